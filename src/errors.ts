@@ -175,6 +175,11 @@ export interface Refusal {
   readonly nodes?: { readonly count: number; readonly refs: readonly string[] };
 }
 
+/** The refusal of an input that is malformed or out of range. */
+export function invalidInput(message: string, path: readonly string[]): Refusal {
+  return { code: "INVALID_INPUT", message, path };
+}
+
 /** Carries refusals out of a transaction, which it rolls back. */
 export class RefusalError extends Error {
   readonly refusals: readonly Refusal[];

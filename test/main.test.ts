@@ -2,8 +2,7 @@
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { buildSchema as parsedSchema, validateSchema } from "graphql";
@@ -12,12 +11,13 @@ import { VARIABLES } from "../src/config/variables.ts";
 import { describeDrivers } from "../src/drivers/load.ts";
 import { buildSchema, schemaText } from "../src/graphql/schema/schema.ts";
 import { ask } from "./support/ask.ts";
+import { createDataFolder } from "./support/data-folder.ts";
 import { testDatabase } from "./support/database.ts";
 import { eventually } from "./support/eventually.ts";
 
 const MAIN = fileURLToPath(new URL("../src/main.ts", import.meta.url));
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
-const folder = mkdtempSync(join(tmpdir(), "ostler-main-"));
+const folder = createDataFolder();
 const children = new Set<ChildProcess>();
 afterAll(async () => {
   for (const child of children) {

@@ -18,7 +18,7 @@ export function excessWords(): string | null {
   if (total <= MAX_WORDS) return null;
   const longest = pages.toSorted((a, b) => b.words - a.words).slice(0, NAMED_PAGES);
   return [
-    `The documentation has ${total} words, ${total - MAX_WORDS} more than allowed (${PAGES.join(", ")}). The longest pages:`,
+    `The documentation has ${total} words, ${total - MAX_WORDS} more than allowed (${PAGES.join(", ")}). Shorten a page, or raise MAX_WORDS in docs/print/word-budget.ts in a commit that says what it bought. The longest pages:`,
     ...longest.map(({ file, words }) => `  ${words} ${file}`),
     "",
   ].join("\n");

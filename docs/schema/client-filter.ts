@@ -7,6 +7,7 @@ const SCALARS: Readonly<Record<string, string>> = {
   ID: "string",
   String: "string",
   Boolean: "boolean",
+  Int: "number",
   DateTime: "string",
 };
 const WIDTH = 120;

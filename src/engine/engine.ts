@@ -5,126 +5,54 @@ import { noopObserver } from "../observer.ts";
 import type { Observer } from "../observer.ts";
 import type { Database } from "../store/postgres/database.ts";
 import type { Notifier } from "../store/postgres/notifier.ts";
-import type { ImageRef } from "../store/images.ts";
 import type { StoredJson } from "../store/records.ts";
 import { submitVerb } from "./admission/admit.ts";
 import { GroupAdmission } from "./admission/group-admission.ts";
 import { KnownPlans } from "./plans/known-plans.ts";
 import type { VerbRequest } from "./admission/request-terms.ts";
 import { restartWork } from "./admission/restart.ts";
-import type { RestartRequest } from "./admission/restart.ts";
-import type { Agents } from "./agents/agents.ts";
 import { createAgents } from "./agents/create-agents.ts";
 import type { EngineContext } from "./context.ts";
 import { discoverNodes } from "./discovery/discover.ts";
-import type { DiscoverAnswer, DiscoverRequest } from "./discovery/discover.ts";
-import {
-  abortDiscovery,
-  selectedDiscovery,
-  stopDiscovery,
-  stopDiscoveryTimeout,
-} from "./discovery/interrupt-discovery.ts";
+import { interruptDiscovery, selectedDiscovery, stopDiscoveryTimeout } from "./discovery/interrupt-discovery.ts";
 import { NodeProbes } from "./discovery/node-probes.ts";
-import type { ProbeAnswers, ProbeRequest } from "./discovery/node-probes.ts";
+import type { ProbeRequest } from "./discovery/node-probes.ts";
 import { Prober } from "./discovery/prober.ts";
 import { receiveCallback } from "./execution/boundary/callback.ts";
-import type { CallbackAnswer } from "./execution/boundary/callback.ts";
 import { Runner } from "./execution/runner.ts";
 import type { Provisioning } from "./input/agent-media.ts";
-import type { SubmitAnswer } from "./input/answers.ts";
-import type { AbortRequest, AbortResult, InterruptRequest, StopRequest } from "./input/interrupt-request.ts";
-import type { ClusterRef, NodeSelector } from "./input/node-selector.ts";
+import type { AbortRequest, StopRequest } from "./input/interrupt-request.ts";
+import type { NodeSelector } from "./input/node-selector.ts";
 import { abortWork } from "./interruption/abort.ts";
 import { stopTimeout, stopWork } from "./interruption/stop.ts";
 import { unhold } from "./interruption/unhold.ts";
 import { withdrawAbort } from "./interruption/withdraw-abort.ts";
 import { createCluster, deleteCluster, updateCluster } from "./inventory/clusters.ts";
-import type { ClusterChange, ClusterEdited, NewCluster } from "./inventory/clusters.ts";
 import { deleteNodes } from "./inventory/delete-nodes.ts";
-import type { Edited } from "./inventory/change-nodes.ts";
 import { clearMaintenance, clearRetired, setMaintenance, setRetired } from "./inventory/node-flags.ts";
-import type { NewNode } from "./inventory/node-settings.ts";
 import { reportPresence } from "./inventory/presence.ts";
-import type { PresenceEvent, PresenceReported, ReportedNode } from "./inventory/presence.ts";
 import { registerNodes } from "./inventory/register-nodes.ts";
 import { startRetention } from "./inventory/retention.ts";
 import { createRunbook, deleteRunbook, updateRunbook } from "./inventory/runbooks.ts";
-import type { NewRunbook, RunbookChange, RunbookEdited } from "./inventory/runbooks.ts";
 import { deleteImages } from "./images/delete-images.ts";
-import type { DeleteImagesRequest } from "./images/delete-images.ts";
 import { storedImage } from "./images/image-files.ts";
-import type { StoredImage } from "./images/image-files.ts";
 import { registerImages, updateImage } from "./images/images.ts";
-import type { ImageChange, ImagesEdited, NewImage } from "./images/images.ts";
 import { updateSite } from "./inventory/site.ts";
-import type { SiteChange, SiteEdited } from "./inventory/site.ts";
 import { updateNodes } from "./inventory/update-nodes.ts";
-import type { UpdateNodesRequest, UpdatedNodes } from "./inventory/update-nodes.ts";
 import { endStaleSessions } from "./agents/stale-sessions.ts";
 import { ClaimLoop } from "./claims/claim-loop.ts";
 import { ClockWatch } from "./claims/clock-watch.ts";
 import { DueOperations } from "./claims/due-operations.ts";
 import { Leases } from "./claims/leases.ts";
-import type { MachineAnswers, ReadRequest } from "./power/machine-reader.ts";
+import type { ReadRequest } from "./power/machine-reader.ts";
 import { PowerReader } from "./power/power-reader.ts";
-import type { PowerAnswers } from "./power/power-reader.ts";
 import { watchReplicaPresence } from "./scheduling/replica-presence.ts";
 import { createSlotScheduler } from "./scheduling/slot-scheduler.ts";
 import { pauseIsOver, steerWaves } from "./scheduling/waves.ts";
-import type { WavesAnswer, WavesRequest } from "./scheduling/waves.ts";
 import type { Caller } from "./transaction.ts";
 import { createTransact } from "./transaction.ts";
 
-export interface Engine extends AsyncDisposable {
-  /** Starts to take work, unless `works` is false. Until then requests are admitted and wait. */
-  start(): Promise<void>;
-  /** Takes no more work; running steps end. Requests are still admitted, and wait for another replica. */
-  rest(): void;
-  submit(caller: Caller, request: VerbRequest): Promise<SubmitAnswer>;
-  abort(caller: Caller, request: AbortRequest): Promise<AbortResult>;
-  stop(caller: Caller, request: StopRequest): Promise<SubmitAnswer>;
-  restart(caller: Caller, request: RestartRequest): Promise<SubmitAnswer>;
-  /** Withdraws pending aborts. */
-  withdrawAbort(caller: Caller, request: InterruptRequest): Promise<SubmitAnswer>;
-  /** Lifts holds. */
-  unhold(caller: Caller, request: InterruptRequest): Promise<SubmitAnswer>;
-  /** Advances, halts or resumes the waves of an operation. */
-  steerWaves(caller: Caller, request: WavesRequest): Promise<WavesAnswer>;
-  registerNodes(caller: Caller, nodes: readonly NewNode[]): Promise<Edited>;
-  /** Probes addresses and registers the machines that answer. */
-  discoverNodes(caller: Caller, request: DiscoverRequest): Promise<DiscoverAnswer>;
-  /** Records nodes that monitoring has seen, or no longer sees. */
-  reportPresence(caller: Caller, event: PresenceEvent, nodes: readonly ReportedNode[]): Promise<PresenceReported>;
-  /** Changes all selected nodes in the same way. */
-  updateNodes(caller: Caller, request: UpdateNodesRequest): Promise<UpdatedNodes>;
-  deleteNodes(caller: Caller, selector: NodeSelector): Promise<Edited>;
-  setMaintenance(caller: Caller, selector: NodeSelector, reason: string): Promise<Edited>;
-  clearMaintenance(caller: Caller, selector: NodeSelector): Promise<Edited>;
-  setRetired(caller: Caller, selector: NodeSelector, reason: string): Promise<Edited>;
-  clearRetired(caller: Caller, selector: NodeSelector): Promise<Edited>;
-  /** Reads the power of up to 1,000 nodes now, within half a minute. Busy nodes are refused. */
-  readPower(selector: NodeSelector): Promise<PowerAnswers>;
-  /** Reads what up to 100 machines report about themselves, within half a minute. Busy nodes are refused. */
-  readNodes(request: ReadRequest): Promise<MachineAnswers>;
-  /** Tries drivers at addresses. Registers nothing. */
-  probeNodes(request: ProbeRequest): Promise<ProbeAnswers>;
-  createCluster(caller: Caller, cluster: NewCluster): Promise<ClusterEdited>;
-  updateCluster(caller: Caller, ref: ClusterRef, change: ClusterChange): Promise<ClusterEdited>;
-  deleteCluster(caller: Caller, ref: ClusterRef, ifRevision: number | undefined): Promise<ClusterEdited>;
-  createRunbook(caller: Caller, runbook: NewRunbook): Promise<RunbookEdited>;
-  updateRunbook(caller: Caller, name: string, change: RunbookChange): Promise<RunbookEdited>;
-  deleteRunbook(caller: Caller, name: string, ifRevision: number | undefined): Promise<RunbookEdited>;
-  registerImages(caller: Caller, images: readonly NewImage[]): Promise<ImagesEdited>;
-  updateImage(caller: Caller, image: ImageRef, change: ImageChange): Promise<ImagesEdited>;
-  deleteImages(caller: Caller, request: DeleteImagesRequest): Promise<ImagesEdited>;
-  /** The file of an image that the service stores; null for any other id. */
-  storedImage(id: string): Promise<StoredImage | null>;
-  updateSite(caller: Caller, change: SiteChange): Promise<SiteEdited>;
-  /** Receives a machine's callback; `token` is the last part of the path that the machine was given. */
-  receiveCallback(token: string, body: StoredJson): Promise<CallbackAnswer>;
-  /** The agents of machines, for the provisioning listener. */
-  readonly agents: Agents;
-}
+export type Engine = Awaited<ReturnType<typeof createEngine>>;
 
 export interface EngineOptions {
   readonly database: Database;
@@ -172,7 +100,7 @@ const ABORT_CLEAN_UP_MS = 60_000;
 const PROBE_MS = 30_000;
 const DRAIN_MS = 5_000;
 
-export async function createEngine(options: EngineOptions): Promise<Engine> {
+export async function createEngine(options: EngineOptions) {
   const parts = await createParts(options);
   const { claims, dueOperations, runner, prober, nodeProbes, powerReader, slots, agents, context } = parts;
   const { database, log, endCalls, drainMs = DRAIN_MS } = options;
@@ -192,11 +120,17 @@ export async function createEngine(options: EngineOptions): Promise<Engine> {
   };
   return {
     ...requestsOf(context, database),
+    /** The agents of machines, for the provisioning listener. */
     agents,
-    readPower: (selector) => powerReader.read(selector),
-    readNodes: (request) => powerReader.readMachines(request),
-    probeNodes: (request) => nodeProbes.probe(request),
+    /** Reads the power of up to 1,000 nodes now, within half a minute. Busy nodes are refused. */
+    readPower: (selector: NodeSelector) => powerReader.read(selector),
+    /** Reads what up to 100 machines report about themselves, within half a minute. Busy nodes are refused. */
+    readNodes: (request: ReadRequest) => powerReader.readMachines(request),
+    /** Tries drivers at addresses. Registers nothing. */
+    probeNodes: (request: ProbeRequest) => nodeProbes.probe(request),
+    /** Takes no more work; running steps end. Requests are still admitted, and wait for another replica. */
     rest,
+    /** Starts to take work, unless `works` is false. Until then requests are admitted and wait. */
     async start() {
       if (options.works === false) {
         closers.push(watchReplicaPresence({ isUnattended: (seconds) => claims.isUnattended(seconds), log }));
@@ -274,34 +208,29 @@ async function createParts(options: EngineOptions) {
   return { claims, dueOperations, slots, runner, prober, nodeProbes, powerReader, agents, context };
 }
 
-/** A function behind the engine's face: the context first, then the caller, then the request. */
-type Handler<Request, Answer> = (context: EngineContext, caller: Caller, request: Request) => Promise<Answer>;
-
-type Requests = Omit<
-  Engine,
-  "start" | "rest" | "agents" | "readPower" | "readNodes" | "probeNodes" | typeof Symbol.asyncDispose
->;
-
-function requestsOf(context: EngineContext, { reader }: Database): Requests {
+/** The requests, each carried out by a function whose parameters are the context, the caller, and then its own. */
+function requestsOf(context: EngineContext, { reader }: Database) {
   const handle =
-    <Request, Answer>(handler: Handler<Request, Answer>) =>
-    (caller: Caller, request: Request) =>
-      handler(context, caller, request);
+    <Rest extends unknown[], Answer>(
+      handler: (context: EngineContext, caller: Caller, ...rest: Rest) => Promise<Answer>,
+    ) =>
+    (caller: Caller, ...rest: Rest) =>
+      handler(context, caller, ...rest);
   const withGroups = { ...context, groupAdmission: new GroupAdmission() };
   return {
-    submit: (caller, request) => submitVerb(withGroups, caller, request),
+    submit: (caller: Caller, request: VerbRequest) => submitVerb(withGroups, caller, request),
     // A discovery is an operation like any other to the caller, but works on addresses instead of runs.
-    async abort(caller, request) {
+    async abort(caller: Caller, request: AbortRequest) {
       const operationId = await selectedDiscovery(reader, request.work);
       return operationId === null
         ? abortWork(context, caller, request)
-        : abortDiscovery(context, caller, { operationId, request });
+        : interruptDiscovery(context, caller, operationId, { kind: "ABORT", request });
     },
-    async stop(caller, request) {
+    async stop(caller: Caller, request: StopRequest) {
       const operationId = await selectedDiscovery(reader, request.work);
       return operationId === null
         ? stopWork(context, caller, request)
-        : stopDiscovery(context, caller, { operationId, request });
+        : interruptDiscovery(context, caller, operationId, { kind: "STOP", request });
     },
     restart: handle(restartWork),
     withdrawAbort: handle(withdrawAbort),
@@ -309,25 +238,27 @@ function requestsOf(context: EngineContext, { reader }: Database): Requests {
     steerWaves: handle(steerWaves),
     registerNodes: handle(registerNodes),
     discoverNodes: handle(discoverNodes),
-    reportPresence: (caller, event, nodes) => reportPresence(context, caller, { event, nodes }),
+    reportPresence: handle(reportPresence),
     updateNodes: handle(updateNodes),
     deleteNodes: handle(deleteNodes),
-    setMaintenance: (caller, nodes, reason) => setMaintenance(context, caller, { nodes, reason }),
+    setMaintenance: handle(setMaintenance),
     clearMaintenance: handle(clearMaintenance),
-    setRetired: (caller, nodes, reason) => setRetired(context, caller, { nodes, reason }),
+    setRetired: handle(setRetired),
     clearRetired: handle(clearRetired),
     createCluster: handle(createCluster),
-    updateCluster: (caller, cluster, change) => updateCluster(context, caller, { cluster, change }),
-    deleteCluster: (caller, cluster, ifRevision) => deleteCluster(context, caller, { cluster, ifRevision }),
+    updateCluster: handle(updateCluster),
+    deleteCluster: handle(deleteCluster),
     createRunbook: handle(createRunbook),
-    updateRunbook: (caller, name, change) => updateRunbook(context, caller, { name, change }),
-    deleteRunbook: (caller, name, ifRevision) => deleteRunbook(context, caller, { name, ifRevision }),
+    updateRunbook: handle(updateRunbook),
+    deleteRunbook: handle(deleteRunbook),
     registerImages: handle(registerImages),
-    updateImage: (caller, image, change) => updateImage(context, caller, { image, change }),
+    updateImage: handle(updateImage),
     deleteImages: handle(deleteImages),
-    storedImage: (id) => storedImage(reader, context.imageFolder, id),
     updateSite: handle(updateSite),
-    receiveCallback: (token, body) => receiveCallback({ ...context, reader }, token, body),
+    /** The file of an image that the service stores; null for any other id. */
+    storedImage: (id: string) => storedImage(reader, context.imageFolder, id),
+    /** Receives a machine's callback; `token` is the last part of the path that the machine was given. */
+    receiveCallback: (token: string, body: StoredJson) => receiveCallback({ ...context, reader }, token, body),
   };
 }
 

@@ -153,10 +153,18 @@ export function changeNodes(transaction: Transaction, hopsOfNodes: readonly (rea
   });
 }
 
-function transitionOf(
+/** From null: the node was registered. To null: it is gone. */
+interface Edge {
+  readonly from: NodeState | null;
+  readonly to: NodeState | null;
+  readonly event: NewTransition["event"];
+}
+
+/** The transition of a node, whose counts are those after it. */
+export function transitionOf(
   node: MovedNode,
-  { from, to, event }: { readonly from: NodeState; readonly to: NodeState; readonly event: NodeEvent },
-  why: Omit<MoveContext, "runIds"> & { readonly runId: string | null },
+  { from, to, event }: Edge,
+  why: Omit<MoveContext, "runIds"> & { readonly runId?: string | null },
 ): NewTransition {
   return {
     nodeId: node.id,
@@ -169,7 +177,7 @@ function transitionOf(
     nodeRevision: node.revision,
     target: why.target ?? null,
     operationId: why.operationId ?? null,
-    runId: why.runId,
+    runId: why.runId ?? null,
     step: why.step ?? null,
     actor: why.actor,
     reason: why.reason ?? null,

@@ -4,11 +4,11 @@
  * changes, one from the table the changes of up to 1,000 objects (change-windows.ts). The parts that depend on the kind
  * of objects are in change-kinds.ts.
  */
-import { changeCursor, checkChange, newestChange } from "../store/log/changes.ts";
+import { CHANGE_LOG, changeCursor, newestChange } from "../store/log/changes.ts";
 import type { ChangeCursor, ChangeFilter } from "../store/log/changes.ts";
 import type { ChangeMerge } from "../store/log/merged-changes.ts";
 import type { Database } from "../store/postgres/database.ts";
-import { BEFORE_FIRST } from "../store/log/transitions.ts";
+import { BEFORE_FIRST, checkCursor } from "../store/log/transitions.ts";
 import { changedObjects, changeItems, wantedRows } from "./change-items.ts";
 import type { ChangeItem, ObjectChange, PageRow, PageRows, View } from "./change-items.ts";
 import { createChangeWindows } from "./change-windows.ts";
@@ -99,7 +99,7 @@ function sourceOf<Row extends { readonly id: string }, Found extends { readonly 
     isRecent: (after) => changes.recent(after, 1) !== null,
     newest: () => newestChange(reader),
     async check(cursor) {
-      const checked = await checkChange(reader, cursor);
+      const checked = await checkCursor(reader, cursor, CHANGE_LOG);
       return { ...checked, earliest: changeCursor(checked.earliest) };
     },
     async read(after, newest) {

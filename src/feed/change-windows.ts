@@ -8,12 +8,12 @@
  * - no window: the next page opens one at the cursor of the reader, or has the changes one by one if there are few.
  * - in a window: the next page has its next objects, of the rows that are held, or else of the table.
  */
-import { changeAt, changeCursor, changesAfter, checkChange } from "../store/log/changes.ts";
+import { CHANGE_LOG, changeCursor, changesAfter } from "../store/log/changes.ts";
 import type { ChangeCursor, ChangeFilter } from "../store/log/changes.ts";
 import { changeTimes, mergedChanges } from "../store/log/merged-changes.ts";
 import type { ChangeMerge, MergedChange } from "../store/log/merged-changes.ts";
 import type { Reader } from "../store/postgres/database.ts";
-import { BEFORE_FIRST } from "../store/log/transitions.ts";
+import { BEFORE_FIRST, checkCursor, cursorAt } from "../store/log/transitions.ts";
 import type { PageRows } from "./change-items.ts";
 
 /** A page with a text that is equal for pages of the same changes. */
@@ -60,7 +60,7 @@ export function createChangeWindows(
 
   /** Whether changes after a position are deleted; `first`: position of the first one that was read after it. */
   async function hasGap(after: number, first: number | undefined): Promise<boolean> {
-    return first !== after + 1 && (await checkChange(reader, BEFORE_FIRST)).earliest.position > after;
+    return first !== after + 1 && (await checkCursor(reader, BEFORE_FIRST, CHANGE_LOG)).earliest.position > after;
   }
 
   /** The changes until a position, one by one; null if some are deleted. */
@@ -69,7 +69,8 @@ export function createChangeWindows(
     const rows = await changesAfter(reader, { after: position, until, limit: limits.single, filter: reads });
     if (await hasGap(position, rows[0]?.position)) return null;
     const last = rows.at(-1);
-    const cursor = last?.position === until ? changeCursor(last) : await changeAt(reader, until);
+    const cursor =
+      last?.position === until ? changeCursor(last) : changeCursor(await cursorAt(reader, until, CHANGE_LOG));
     return { after, rows, cursor, key: `${position} ${until}` };
   }
 
@@ -103,12 +104,12 @@ export function createChangeWindows(
       const positions = new Set([...taken.flatMap((row) => [row.begin, row.position]), end]);
       const times = await changeTimes(reader, [...positions]);
       if (times.size < positions.size) return null;
-      const cursorAt = (at: number) => changeCursor({ position: at, at: times.get(at) ?? null });
-      const cursor = cursorAt(end);
+      const timed = (at: number) => changeCursor({ position: at, at: times.get(at) ?? null });
+      const cursor = timed(end);
       if (!isEnd) open = { ...rest, begun: end, rows: rest.rows.slice(size) };
       const rows = taken.flatMap(({ begin, ...row }) => {
         const at = times.get(row.position);
-        return at ? { ...row, at, begin: cursorAt(begin) } : [];
+        return at ? { ...row, at, begin: timed(begin) } : [];
       });
       return { after, rows, cursor, key: `${from} ${until} ${position} ${end}` };
     },

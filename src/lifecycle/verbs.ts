@@ -12,10 +12,8 @@ interface Verb {
   readonly description: string;
   /** Sentence that the description of its mutation has after the states from which it is allowed. */
   readonly note?: string;
-  /** Its mutation. A verb that takes no members of its own has one made of this table. */
+  /** Its mutation. A verb whose input has no fields of its own has one made of this table. */
   readonly mutation: string;
-  /** Members of the mutation's input beside the terms that all verbs share. */
-  readonly takes: readonly VerbMember[];
   /** It ends what runs on the node: protected nodes, and nodes that may be the same machine as others, refuse it. */
   readonly isDestructive?: true;
   /** Retired nodes refuse it. */
@@ -28,54 +26,34 @@ interface Verb {
   readonly takesOutOfCluster?: true;
 }
 
-type VerbMember =
-  | "until"
-  | "from"
-  | "reinstall"
-  | "steps"
-  | "runbook"
-  | "action"
-  | "timeoutSeconds"
-  | "device"
-  | "persistent"
-  | "mode"
-  | "hostGroup"
-  | "image"
-  | "userData";
-
 /** The verbs: kinds of operations that users request. */
 export const OPERATION_KINDS = {
   MANAGE: {
     description: "Verify power and credentials; ends MANAGEABLE.",
     mutation: "manageNodes",
-    takes: [],
     worksInMaintenance: true,
   },
   INSPECT: {
     description: "Collect the inventory.",
     note: "Also allowed from AVAILABLE and ACTIVE, without a state change, if the driver inspects without a reboot.",
     mutation: "inspectNodes",
-    takes: [],
     worksInMaintenance: true,
   },
   CLEAN: {
     description: "Run clean steps.",
     mutation: "cleanNodes",
-    takes: ["steps", "runbook"],
     isDestructive: true,
   },
   PROVIDE: {
     description: "Clean, without an inspection; ends AVAILABLE.",
     note: "The automatic clean steps run, unless automatic cleaning is disabled.",
     mutation: "provideNodes",
-    takes: [],
     isDestructive: true,
     putsInService: true,
   },
   COMMISSION: {
     description: "Run the missing phases of verify, inspect, clean and deploy.",
     mutation: "commissionNodes",
-    takes: ["until", "from", "image", "userData"],
     isDestructive: true,
     putsInService: true,
     cleansUpAll: true,
@@ -83,14 +61,12 @@ export const OPERATION_KINDS = {
   DEPLOY: {
     description: "Install the system; ends ACTIVE.",
     mutation: "deployNodes",
-    takes: ["reinstall", "steps", "runbook", "image", "userData"],
     isDestructive: true,
     putsInService: true,
   },
   UNDEPLOY: {
     description: "Remove the workload, then clean; ends AVAILABLE.",
     mutation: "undeployNodes",
-    takes: [],
     isDestructive: true,
     worksInMaintenance: true,
     takesOutOfCluster: true,
@@ -98,7 +74,6 @@ export const OPERATION_KINDS = {
   REDEPLOY: {
     description: "Remove the workload, clean, and deploy again.",
     mutation: "redeployNodes",
-    takes: ["reinstall", "hostGroup", "image", "userData"],
     isDestructive: true,
     putsInService: true,
   },
@@ -106,7 +81,6 @@ export const OPERATION_KINDS = {
     description: "Take out of service: tear-down and cleaning, best effort.",
     note: "Nodes end DECOMMISSIONED even if steps fail; failures are recorded in `Run.errors`.",
     mutation: "decommissionNodes",
-    takes: [],
     isDestructive: true,
     worksInMaintenance: true,
     takesOutOfCluster: true,
@@ -114,16 +88,14 @@ export const OPERATION_KINDS = {
   POWER: {
     description: "Change the power state.",
     mutation: "setPower",
-    takes: ["action", "timeoutSeconds"],
     worksInMaintenance: true,
   },
   BOOT_DEVICE: {
     description: "Set the boot device.",
     mutation: "setBootDevice",
-    takes: ["device", "persistent", "mode"],
     worksInMaintenance: true,
   },
-  DISCOVER: { description: "Find machines at addresses and register them.", mutation: "discoverNodes", takes: [] },
+  DISCOVER: { description: "Find machines at addresses and register them.", mutation: "discoverNodes" },
 } as const satisfies Record<string, Verb>;
 
 export type OperationKind = keyof typeof OPERATION_KINDS;
@@ -242,7 +214,7 @@ export function route(verb: OperationKind, state: NodeState, options: RouteOptio
     case "INSPECT":
       if (state === "MANAGEABLE" || state === "INSPECT_FAILED") return travel(state, ["inspect"], ["done"]);
       return options.inspectsWithoutReboot && (state === "AVAILABLE" || state === "ACTIVE")
-        ? inPlace("inspect", state)
+        ? inPlace(["inspect"], state)
         : null;
     case "CLEAN":
       return clean(state, options);
@@ -267,7 +239,7 @@ export function route(verb: OperationKind, state: NodeState, options: RouteOptio
     }
     case "POWER":
     case "BOOT_DEVICE":
-      return isAtRest(state) ? inPlace("power", state) : null;
+      return isAtRest(state) ? inPlace(["power"], state) : null;
     case "DISCOVER":
       return null;
   }
@@ -310,8 +282,8 @@ export function cleanUpRoute(state: NodeState): Route | null {
     : null;
 }
 
-function inPlace(phase: LegPhase, state: NodeState): Route {
-  return { legs: [{ phase, enter: [] }], finish: [], target: state, bestEffort: false };
+function inPlace(phases: readonly LegPhase[], state: NodeState): Route {
+  return { legs: phases.map((phase) => ({ phase, enter: [] })), finish: [], target: state, bestEffort: false };
 }
 
 /**
@@ -361,8 +333,8 @@ export function resumeRoute(
       : null;
   }
   if (earlier.legs.every((leg) => leg.enter.length === 0) && earlier.finish.length === 0) {
-    const phase = earlier.legs[0]?.phase;
-    return phase && isAtRest(state) ? { route: inPlace(phase, state), firstLeg: 0 } : null;
+    const phases = earlier.legs.slice(firstLeg).map(({ phase }) => phase);
+    return isAtRest(state) ? { route: inPlace(phases, state), firstLeg } : null;
   }
   const phases = earlier.legs.map((leg) => leg.phase).filter((phase): phase is Phase => phase !== "power");
   const open = phases.map((phase) => entryOf(state, phase) !== undefined);

@@ -7,45 +7,26 @@ import { readBody, refuseBody, sendJson } from "../http/graphql/respond.ts";
 import { createSlots } from "../runtime/concurrency.ts";
 import { createRejectionLimit } from "../runtime/rejection-limit.ts";
 
-/**
- * Maximum number of requests that use the database at the same time, of waiting ones, and of their wait in
- * milliseconds.
- */
-const AT_ONCE_MAX = 8;
-const WAITING_MAX = 1_000;
+/** Maximum wait of a request that uses the database, in milliseconds. */
 const WAIT_MS = 5_000;
-/** Rejected requests of one address. Generous: machines behind a NAT or a proxy share an address. */
-const REJECTED_BURST = 200;
-const REJECTED_PER_SECOND = 10;
-/** Requests of one address without a secret that use the database: boot scripts and reports of leases. */
-const OPEN_BURST = 200;
-const OPEN_PER_SECOND = 10;
-/** Maximum number of files that are sent at the same time, and to one address; the same for results that are read. */
-const DOWNLOADS_MAX = 64;
-const DOWNLOADS_PER_ADDRESS_MAX = 24;
 const RETRY_SECONDS = 5;
 
-export interface GuardLimits {
-  readonly atOnceMax: number;
-  readonly waitingMax: number;
-  readonly rejectedBurst: number;
-  readonly rejectedPerSecond: number;
-  readonly openBurst: number;
-  readonly openPerSecond: number;
-  readonly downloadsMax: number;
-  readonly downloadsPerAddressMax: number;
-}
-
-const LIMITS: GuardLimits = {
-  atOnceMax: AT_ONCE_MAX,
-  waitingMax: WAITING_MAX,
-  rejectedBurst: REJECTED_BURST,
-  rejectedPerSecond: REJECTED_PER_SECOND,
-  openBurst: OPEN_BURST,
-  openPerSecond: OPEN_PER_SECOND,
-  downloadsMax: DOWNLOADS_MAX,
-  downloadsPerAddressMax: DOWNLOADS_PER_ADDRESS_MAX,
+const LIMITS = {
+  /** Maximum number of requests that use the database at the same time, and of waiting ones. */
+  atOnceMax: 8,
+  waitingMax: 1_000,
+  /** Rejected requests of one address. Generous: machines behind a NAT or a proxy share an address. */
+  rejectedBurst: 200,
+  rejectedPerSecond: 10,
+  /** Requests of one address without a secret that use the database: boot scripts and reports of leases. */
+  openBurst: 200,
+  openPerSecond: 10,
+  /** Maximum number of files that are sent at the same time, and to one address; the same for results that are read. */
+  downloadsMax: 64,
+  downloadsPerAddressMax: 24,
 };
+
+export type GuardLimits = Readonly<typeof LIMITS>;
 
 export type Guard = ReturnType<typeof createGuard>;
 

@@ -3,9 +3,9 @@ import { and, asc, eq, inArray, isNull, or, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { Architecture, ImageFormat } from "../lifecycle/images.ts";
 import type { BootModeName, OperationKind } from "../lifecycle/verbs.ts";
-import { inArrayParam } from "./postgres/array-parameter.ts";
+import { inArrayParam, rowsBy } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
-import { cutPage, pageClauses } from "./postgres/pagination.ts";
+import { pageClauses, pageOf } from "./postgres/pagination.ts";
 import type { Page, PageRequest } from "./postgres/pagination.ts";
 import { imageSecrets, images, nodes, operationSecrets, operations } from "./tables.ts";
 
@@ -27,13 +27,9 @@ export interface ImageFilter {
   readonly checksum?: string | undefined;
 }
 
-export async function imagesByIds(reader: Reader, ids: readonly string[]): Promise<ImageRow[]> {
-  return ids.length === 0 ? [] : reader.select().from(images).where(inArrayParam(images.id, ids));
-}
+export const imagesByIds = rowsBy(images, images.id);
 
-export async function imagesByNames(reader: Reader, names: readonly string[]): Promise<ImageRow[]> {
-  return names.length === 0 ? [] : reader.select().from(images).where(inArrayParam(images.name, names));
-}
+export const imagesByNames = rowsBy(images, images.name);
 
 export async function imageByRef(reader: Reader, ref: ImageRef): Promise<ImageRow | undefined> {
   const [row] = "id" in ref ? await imagesByIds(reader, [ref.id]) : await imagesByNames(reader, [ref.name]);
@@ -66,14 +62,8 @@ function imageCondition(filter: ImageFilter): SQL | undefined {
 
 /** Images by name. */
 export async function imagesPage(reader: Reader, filter: ImageFilter, request: PageRequest): Promise<Page<ImageRow>> {
-  const { where, orderBy } = pageClauses(request, { column: images.name, id: images.id, descending: false });
-  const rows = await reader
-    .select()
-    .from(images)
-    .where(and(imageCondition(filter), where))
-    .orderBy(...orderBy)
-    .limit(request.limit + 1);
-  return cutPage(rows, request);
+  const page = pageClauses(request, { column: images.name, id: images.id, descending: false });
+  return pageOf(reader, images, imageCondition(filter), page);
 }
 
 export async function countImages(reader: Reader, filter: ImageFilter): Promise<number> {
@@ -135,12 +125,8 @@ export async function isFileOfImage(
   reader: Reader,
   { checksumAlgorithm, checksum }: Pick<ImageRow, "checksumAlgorithm" | "checksum">,
 ): Promise<boolean> {
-  const found = await reader
-    .select({ id: images.id })
-    .from(images)
-    .where(and(eq(images.checksum, checksum), eq(images.checksumAlgorithm, checksumAlgorithm), isNull(images.url)))
-    .limit(1);
-  return found.length > 0;
+  const isSame = and(eq(images.checksum, checksum), eq(images.checksumAlgorithm, checksumAlgorithm));
+  return (await reader.$count(images, and(isSame, isNull(images.url)))) > 0;
 }
 
 // ---- use

@@ -1,6 +1,6 @@
 /** Runbooks: named lists of steps of one phase. */
 import { asc, eq, sql } from "drizzle-orm";
-import { inArrayParam } from "./postgres/array-parameter.ts";
+import { rowsBy } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { runbooks } from "./tables.ts";
 
@@ -16,9 +16,7 @@ export async function runbookByName(reader: Reader, name: string): Promise<Runbo
   return row;
 }
 
-export async function runbooksByIds(reader: Reader, ids: readonly string[]): Promise<RunbookRow[]> {
-  return ids.length === 0 ? [] : reader.select().from(runbooks).where(inArrayParam(runbooks.id, ids));
-}
+export const runbooksByIds = rowsBy(runbooks, runbooks.id);
 
 export async function lockRunbook(tx: Tx, name: string): Promise<RunbookRow | undefined> {
   const [row] = await tx.select().from(runbooks).where(eq(runbooks.name, name)).for("no key update");

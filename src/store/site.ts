@@ -7,14 +7,15 @@ import { site } from "./tables.ts";
 export type SiteRow = typeof site.$inferSelect;
 
 export async function readSite(reader: Reader): Promise<SiteRow> {
-  const [row] = await reader.select().from(site);
-  if (!row) throw new Error("The table site has no row. Restore it: migrations insert it once.");
-  return row;
+  return onlyRow(await reader.select().from(site));
 }
 
 /** Locks the row, so that the second of two changes sees the first. */
 export async function lockSite(tx: Tx): Promise<SiteRow> {
-  const [row] = await tx.select().from(site).for("no key update");
+  return onlyRow(await tx.select().from(site).for("no key update"));
+}
+
+function onlyRow([row]: readonly SiteRow[]): SiteRow {
   if (!row) throw new Error("The table site has no row. Restore it: migrations insert it once.");
   return row;
 }

@@ -151,6 +151,11 @@ export const nodes = pgTable(
   ],
 );
 
+const ofNode = () =>
+  uuid("node_id")
+    .notNull()
+    .references(() => nodes.id, { onDelete: "cascade" });
+
 /** Secret settings, in a table of their own so that no read of a node returns them. */
 export const nodeSecrets = pgTable("node_secrets", {
   nodeId: uuid("node_id")
@@ -165,9 +170,7 @@ export const nodeMacs = pgTable(
   "node_macs",
   {
     mac: text("mac").primaryKey(),
-    nodeId: uuid("node_id")
-      .notNull()
-      .references(() => nodes.id, { onDelete: "cascade" }),
+    nodeId: ofNode(),
     /** GIVEN: by a request. INSPECTED: by the newest inspection, and replaced by the next. */
     source: text("source").$type<"GIVEN" | "INSPECTED">().notNull(),
   },
@@ -181,9 +184,7 @@ export const nodeMacs = pgTable(
 export const nodeIdentities = pgTable(
   "node_identities",
   {
-    nodeId: uuid("node_id")
-      .notNull()
-      .references(() => nodes.id, { onDelete: "cascade" }),
+    nodeId: ofNode(),
     kind: text("kind").$type<IdentityKind>().notNull(),
     /** In the form in which equal values are compared. */
     value: text("value").notNull(),
@@ -205,9 +206,7 @@ export const inventories = pgTable(
   "inventories",
   {
     id: uuid("id").primaryKey(),
-    nodeId: uuid("node_id")
-      .notNull()
-      .references(() => nodes.id, { onDelete: "cascade" }),
+    nodeId: ofNode(),
     runId: uuid("run_id").notNull(),
     takenAt: at("taken_at").notNull().default(now),
     data: jsonb("data").$type<JsonObject>().notNull(),
@@ -289,6 +288,11 @@ export const operations = pgTable(
   ],
 );
 
+const ofOperation = () =>
+  uuid("operation_id")
+    .notNull()
+    .references(() => operations.id);
+
 /**
  * The clusters whose members an operation was accepted for without being requested for them. Rows of a deleted cluster
  * stay: a foreign key would lock the cluster after its nodes.
@@ -297,9 +301,7 @@ export const operationClusters = pgTable(
   "operation_clusters",
   {
     clusterId: uuid("cluster_id").notNull(),
-    operationId: uuid("operation_id")
-      .notNull()
-      .references(() => operations.id),
+    operationId: ofOperation(),
     /** Of the operation, which is inserted in the same transaction. */
     createdAt: at("created_at").notNull().default(now),
   },
@@ -424,13 +426,16 @@ export const runs = pgTable(
   ],
 );
 
+const ofRun = () =>
+  uuid("run_id")
+    .notNull()
+    .references(() => runs.id);
+
 /** Attempts at steps. Kept indefinitely. */
 export const attempts = pgTable(
   "attempts",
   {
-    runId: uuid("run_id")
-      .notNull()
-      .references(() => runs.id),
+    runId: ofRun(),
     /** Index of the step in the plan. */
     step: integer("step").notNull(),
     /** From 1. */
@@ -470,9 +475,7 @@ export const attempts = pgTable(
 export const stepLog = pgTable(
   "step_log",
   {
-    runId: uuid("run_id")
-      .notNull()
-      .references(() => runs.id),
+    runId: ofRun(),
     /** From 1, without holes, through all steps of the run. */
     sequence: integer("sequence").notNull(),
     step: integer("step").notNull(),
@@ -490,9 +493,7 @@ export const rejectedCallbacks = pgTable(
   "rejected_callbacks",
   {
     id: uuid("id").primaryKey(),
-    runId: uuid("run_id")
-      .notNull()
-      .references(() => runs.id),
+    runId: ofRun(),
     /**
      * LATE: the token of an earlier entry. DUPLICATE: a used token. FORGED: a token that was never issued. STRANGER: a
      * second agent with the secret of a session.
@@ -513,9 +514,7 @@ export const agentSessions = pgTable(
   "agent_sessions",
   {
     id: uuid("id").primaryKey(),
-    nodeId: uuid("node_id")
-      .notNull()
-      .references(() => nodes.id, { onDelete: "cascade" }),
+    nodeId: ofNode(),
     runId: uuid("run_id")
       .notNull()
       .references(() => runs.id, { onDelete: "cascade" }),
@@ -625,9 +624,7 @@ export const operationSecrets = pgTable("operation_secrets", {
 export const discoveries = pgTable(
   "discoveries",
   {
-    operationId: uuid("operation_id")
-      .notNull()
-      .references(() => operations.id),
+    operationId: ofOperation(),
     ordinal: integer("ordinal").notNull(),
     address: text("address").notNull(),
     /**

@@ -1740,7 +1740,7 @@ test("a step of a driver may be interrupted before its entry only by a fault whe
   expect(await messages(3_000)).toMatch(/interrupted without an entry/);
 });
 
-test("a step whose failure could not be stored counts as given up only if it was entered less often than R-713 says", async () => {
+test("a step whose failure could not be stored counts as given up only if it was entered fewer than three times [R-713]", async () => {
   const messages = async (entries: number) => {
     const results = await resultsOf((made) => {
       set(planned(made, 0), { retries: 3 });

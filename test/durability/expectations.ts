@@ -1,6 +1,6 @@
 /**
  * The model: which nodes may be admitted from which state, which steps run in which order, and in which state they end.
- * Written from the rules (semantics, sections 3 to 5) and the lifecycle as data, independently of the code under test.
+ * Written from the rules (docs/rules) and the lifecycle as data, independently of the code under test.
  */
 import lifecycle from "./lifecycle.json" with { type: "json" };
 import { AT_REST } from "./rules.ts";

@@ -2,8 +2,8 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { startRetention } from "../../src/engine/inventory/retention.ts";
 import { createLog } from "../../src/log.ts";
-import { changesAfter, checkChange, numberChanges } from "../../src/store/log/changes.ts";
-import { deleteOldTransitions } from "../../src/store/log/transitions.ts";
+import { CHANGE_LOG, changesAfter, numberChanges } from "../../src/store/log/changes.ts";
+import { checkCursor, deleteOldRows } from "../../src/store/log/transitions.ts";
 import { engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
@@ -29,7 +29,7 @@ async function makeOlder(from: number, until: number, days: number): Promise<voi
 }
 
 const deleteOlder = (days: number, limit: number) =>
-  ostler.database.transaction((tx) => deleteOldTransitions(tx, days, limit));
+  ostler.database.transaction((tx) => deleteOldRows(tx, { days, limit }));
 
 describe("retention", () => {
   test("retention deletes transitions in batches, the oldest first [R-122]", async () => {
@@ -84,7 +84,11 @@ describe("retention task", () => {
     await eventually("the old changes are deleted", async () => (await changes())[0]?.position === 10);
     await retention.close();
     expect((await positions()).length).toBeGreaterThan(11);
-    expect(await checkChange(ostler.database.reader, { position: 8, at: null })).toMatchObject({ isValid: false });
-    expect(await checkChange(ostler.database.reader, { position: 9, at: null })).toMatchObject({ isValid: true });
+    expect(await checkCursor(ostler.database.reader, { position: 8, at: null }, CHANGE_LOG)).toMatchObject({
+      isValid: false,
+    });
+    expect(await checkCursor(ostler.database.reader, { position: 9, at: null }, CHANGE_LOG)).toMatchObject({
+      isValid: true,
+    });
   });
 });

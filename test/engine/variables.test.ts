@@ -5,7 +5,7 @@ import { editDistance, nearest } from "../../src/runtime/edit-distance.ts";
 import type { Driver, Json } from "../../src/drivers/driver.ts";
 import { createRegistry } from "../../src/drivers/registry.ts";
 import type { EffectiveVariables } from "../../src/engine/admission/effective-variables.ts";
-import { VariableChecks } from "../../src/engine/admission/variable-flaws.ts";
+import { createVariableCheck } from "../../src/engine/admission/variable-flaws.ts";
 import type { NodeRow } from "../../src/store/nodes/nodes.ts";
 import type { Plan } from "../../src/store/records.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
@@ -100,7 +100,7 @@ describe("variable that no driver reads", () => {
 test("variables of nodes that differ only in their further drivers are checked apart, also if they share a plan [R-434]", async () => {
   const reader = aDriver("reader", { variables: z.strictObject({ ntp: z.string().optional() }) });
   const registry = createRegistry([installer, reader]);
-  const checks = new VariableChecks(registry, "WARN", { networks: null, files: null, images: async () => [] });
+  const check = createVariableCheck(registry, "WARN", { networks: null, files: null, images: async () => [] });
   const shared = {
     plan: { steps: [], legs: [], bestEffort: false } as unknown as Plan,
     variables: {
@@ -111,7 +111,7 @@ test("variables of nodes that differ only in their further drivers are checked a
   };
   const warned = async (fallbacks: NodeRow["fallbacks"]) => {
     const node = { driver: "installer", borrowed: {}, fallbacks } as NodeRow;
-    return (await checks.of({ ...shared, node })).warnings.map(({ name }) => name);
+    return (await check({ ...shared, node })).warnings.map(({ name }) => name);
   };
   expect(await warned({})).toEqual(["ntp"]);
   expect(await warned({ power: ["reader"] })).toEqual([]);

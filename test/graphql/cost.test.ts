@@ -119,7 +119,7 @@ describe("cost", () => {
     },
     {
       what: "fields of each node of a verb count 25 times",
-      text: "query ($nodes: NodeSelector!) { plan(input: { kind: CLEAN, nodes: $nodes }) { results { ref accepted } } }",
+      text: "query ($nodes: NodeSelector!) { plan(input: { cleanNodes: { nodes: $nodes } }) { results { ref accepted } } }",
       is: 1 + 25 * 1.04,
     },
     {

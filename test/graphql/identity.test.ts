@@ -71,7 +71,7 @@ test("a conflict is in lists, verbs, plans, attention and streams of both nodes,
     }
   const found = await ostler.query<{ plan: unknown; attention: unknown }>(
     `query Plan($names: [String!]) {
-      plan(input: { kind: COMMISSION, nodes: { names: $names } }) { errors { code } }
+      plan(input: { commissionNodes: { nodes: { names: $names } } }) { errors { code } }
       attention(kinds: [IDENTITY_CONFLICT]) { groups { kind detail nodeCount remedy suggestion { mutation } } }
     }`,
     { names },

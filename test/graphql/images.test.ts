@@ -196,7 +196,7 @@ describe("an image of an operation", () => {
     const [name = ""] = names;
     const { plan } = await ostler.query(
       "query Plan($input: PlanInput!) { plan(input: $input) { planHash errors { message } results { image { id name checksum { value } } } } }",
-      { input: { kind: "DEPLOY", nodes: { names }, image: { name: image.name } } },
+      { input: { deployNodes: { nodes: { names }, image: { name: image.name } } } },
     );
     expect(plan).toMatchObject({
       errors: [],
@@ -238,17 +238,17 @@ describe("an image of an operation", () => {
     await ostler.transact(({ tx }) => insertInventories(tx, [row]));
     const { plan } = await ostler.query(
       "query Plan($input: PlanInput!) { plan(input: $input) { results { image { name } error { code status path ... on ImageUnfitError { mismatch node { name } } } } } }",
-      { input: { kind: "DEPLOY", nodes: { names }, image: { name: image.name } } },
+      { input: { deployNodes: { nodes: { names }, image: { name: image.name } } } },
     );
     const error = { code: "IMAGE_UNFIT", status: 409, path: ["input", "image"], mismatch: "BOOT_MODE", node: { name } };
     expect(plan).toEqual({ results: [{ image: null, error }] });
   });
 
-  test("a plan of a verb that installs nothing takes no image", async () => {
+  test("a plan of a commission that installs nothing takes no image", async () => {
     const names = await ostler.register(1);
     const { plan } = await ostler.query(
       "query Plan($input: PlanInput!) { plan(input: $input) { results { ref } errors { code path } } }",
-      { input: { kind: "CLEAN", nodes: { names }, image: { name: "any" } } },
+      { input: { commissionNodes: { nodes: { names }, until: "AVAILABLE", image: { name: "any" } } } },
     );
     expect(plan).toEqual({ results: [], errors: [{ code: "INVALID_INPUT", path: ["input", "image"] }] });
   });

@@ -51,7 +51,7 @@ describe("asOf", () => {
     ],
     [
       "nodes beside a plan",
-      "{ list: nodes(first: 2) { asOf nodes { id } } plan(input: { kind: MANAGE, nodes: { all: true } }) { __typename } }",
+      "{ list: nodes(first: 2) { asOf nodes { id } } plan(input: { manageNodes: { nodes: { all: true } } }) { __typename } }",
       "nodeChanges",
       "Node",
     ],

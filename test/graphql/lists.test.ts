@@ -14,6 +14,7 @@ import { LISTED_NODE_FIELDS } from "../../src/store/nodes/node-json.ts";
 import { nodes as nodesTable } from "../../src/store/tables.ts";
 import type { JsonFields } from "../../src/store/json-text.ts";
 import { chance } from "../durability/lab.ts";
+import { fillDeclared } from "../support/declared-fields.ts";
 import { bothWays as waysOf, expectSame as expectSameWays } from "../support/list-ways.ts";
 import { serviceUnderTest } from "../support/service.ts";
 
@@ -57,11 +58,7 @@ beforeAll(async () => {
       case when n % 4 = 1 then jsonb_build_object('code', 'TIMEOUT', 'message', E'it "broke"\\n', 'step', case when n % 8 = 1 then 'clean.erase' end, 'nodeId', null, 'nodeName', 'x', 'at', '2026-01-31T09:30:00.120Z', 'retryable', n % 8 = 1) end,
       1, n + 1, at, at + interval '1 day'
     from (select n, '2026-01-31T09:30:00Z'::timestamptz + n * interval '1 ms' + n / 10 * interval '100 ms' as at from generate_series(0, ${NODES - 1}) n) made`;
-    // Texts that the statement leaves out, such as those of a new column.
-    for (const { name } of OPTIONAL_COLUMNS.filter((column) => column.getSQLType() === "text"))
-      await tx`
-        update nodes set ${tx(name)} = case when revision % 3 > 0 then E'"Ä"\\n' || revision end
-        where not exists (select from nodes where ${tx(name)} is not null)`;
+    await fillDeclared(tx);
     // Every third node has an ended run; every second one an unfinished one.
     await tx`
     insert into runs (id, operation_id, node_id, node_name, ordinal, purpose, state, plan_hash, variables, target, moves_state, attempt, wake_at, created_at, started_at, finished_at)

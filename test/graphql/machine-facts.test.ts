@@ -232,7 +232,7 @@ test("setBootDevice passes the mode and the device HTTP to the driver, as a verb
     { device: "PXE", persistent: true },
   ]);
   const { plan } = await ostler.query<{ plan: object }>(
-    `{ plan(input: { kind: BOOT_DEVICE, nodes: { names: ["${name}"] }, device: CDROM, mode: BIOS }) { results { steps { args } } errors { message } } }`,
+    `{ plan(input: { setBootDevice: { nodes: { names: ["${name}"] }, device: CDROM, mode: BIOS } }) { results { steps { args } } errors { message } } }`,
   );
   expect(plan).toEqual({
     results: [{ steps: [{ args: { device: "CDROM", persistent: false, mode: "BIOS" } }] }],
@@ -265,7 +265,7 @@ test("Node.drivers shows fallbackFor and the open circuit, and the catalogue the
 test("plan has a warning for a variable that no driver reads", async () => {
   const name = await aNode();
   const { plan } = await ostler.query<{ plan: { results: object[] } }>(
-    `{ plan(input: { kind: POWER, action: ON, nodes: { names: ["${name}"] }, variables: { ntp: "10.0.0.1" } }) { results { warnings { name source nearest message } } } }`,
+    `{ plan(input: { setPower: { action: ON, nodes: { names: ["${name}"] }, variables: { ntp: "10.0.0.1" } } }) { results { warnings { name source nearest message } } } }`,
   );
   expect(plan.results).toEqual([
     {

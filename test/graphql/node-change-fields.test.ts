@@ -4,7 +4,9 @@ import { GraphQLObjectType } from "graphql";
 import { afterAll, describe, expect, test } from "vitest";
 import { describeDrivers } from "../../src/drivers/load.ts";
 import { buildSchema } from "../../src/graphql/schema/schema.ts";
+import { DECLARED_NAMES, declared } from "../../src/store/nodes/node-fields.ts";
 import { aGate } from "../support/builders.ts";
+import { COLUMN_OF, otherValue } from "../support/declared-fields.ts";
 import { serviceUnderTest, takeUntil } from "../support/service.ts";
 
 const ostler = await serviceUnderTest();
@@ -41,19 +43,13 @@ const BY_UPDATE: Readonly<Record<string, { readonly set: string; readonly change
   retiredReason: { set: "retired_reason = 'old'", changed: "RETIRED" },
   labels: { set: `labels = '{"rack": "7"}'`, changed: "LABELS", ask: "labels { key value }" },
   cluster: { set: "cluster_id = (select id from clusters limit 1)", changed: "CLUSTER", ask: "cluster { name }" },
-  hostGroup: { set: "host_group = 'db'", changed: "HOST_GROUP" },
   drivers: {
     set: `settings = '{"fake": {"serial": "7"}}'`,
     changed: "SETTINGS",
     ask: "drivers { settings { fake { serial } } }",
   },
-  automaticCleaning: { set: "automatic_cleaning = false", changed: "AUTOMATIC_CLEANING" },
-  diskless: { set: "diskless = true", changed: "DISKLESS" },
-  description: { set: "description = 'noisy fan'", changed: "DESCRIPTION" },
-  model: { set: "model = 'R640'", changed: "MODEL" },
   macs: { set: `macs = '["00:00:5e:00:53:01"]'`, changed: "MACS" },
   controller: { set: "controller = '192.0.2.7'", changed: "CONTROLLER" },
-  sharedController: { set: "shared_controller = true", changed: "CONTROLLER" },
   identityConflict: {
     set: `identity_conflict = '{"kind": "UUID", "value": "x", "nodeName": "y", "nodeId": "${randomUUID()}", "since": "2026-01-01T00:00:00Z"}'`,
     changed: "IDENTITY_CONFLICT",
@@ -64,6 +60,12 @@ const BY_UPDATE: Readonly<Record<string, { readonly set: string; readonly change
     changed: "LAST_ERROR",
     ask: "lastError { message }",
   },
+  ...Object.fromEntries(
+    DECLARED_NAMES.map((name) => [
+      name,
+      { set: `${COLUMN_OF[name]} = '${otherValue(name)}'`, changed: declared(name).change },
+    ]),
+  ),
   image: { set: "image_id = (select id from images limit 1)", changed: "IMAGE", ask: "image { name }" },
 };
 

@@ -1,5 +1,7 @@
 /** Plans summed up: groups of equal plans, refusals by code, changes of machines, and the duration of the whole. */
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { verbOf } from "../../src/lifecycle/verbs.ts";
+import type { NodeVerb } from "../../src/lifecycle/verbs.ts";
 import { serviceUnderTest } from "../support/service.ts";
 
 const ostler = await serviceUnderTest();
@@ -36,15 +38,15 @@ const SUMMARY = `summary {
   ${DURATION}
 }`;
 
-async function plan(kind: string, names: readonly string[], more: object = {}): Promise<Payload> {
+async function plan(kind: NodeVerb, names: readonly string[], more: object = {}): Promise<Payload> {
   const data = await ostler.query<{ plan: Payload }>(
     `query Plan($input: PlanInput!) { plan(input: $input) { errors { code } ${SUMMARY} } }`,
-    { input: { kind, nodes: { names }, ...more } },
+    { input: { [verbOf(kind).mutation]: { nodes: { names }, ...more } } },
   );
   return data.plan;
 }
 
-async function duration(names: readonly string[], more: object = {}, kind = "CLEAN") {
+async function duration(names: readonly string[], more: object = {}, kind: NodeVerb = "CLEAN") {
   return (await plan(kind, names, more)).summary?.duration;
 }
 
@@ -150,7 +152,7 @@ describe("groups and refusals", () => {
     "duration { waves(first: 1001) { number } }",
   ])("summary { %s } is refused as bad input", async (field) => {
     const { errors } = await ostler.ask(
-      `query ($names: [String!]) { plan(input: { kind: CLEAN, nodes: { names: $names } }) { summary { ${field} } } }`,
+      `query ($names: [String!]) { plan(input: { cleanNodes: { nodes: { names: $names } } }) { summary { ${field} } } }`,
       { names: clean },
     );
     expect(errors).toMatchObject([{ extensions: { code: "BAD_USER_INPUT" } }]);

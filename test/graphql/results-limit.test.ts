@@ -42,7 +42,7 @@ describe("aliases of results multiply by the selected nodes before anything is e
   });
 
   test("600 aliases for 900 nodes are refused for a plan", async () => {
-    const query = `{ plan(input: { kind: INSPECT, nodes: { all: true } }) { results { ${TOO_MANY} } } }`;
+    const query = `{ plan(input: { inspectNodes: { nodes: { all: true } } }) { results { ${TOO_MANY} } } }`;
     expect(await limitOf(query)).toMatchObject({ limit: "values" });
   });
 
@@ -53,7 +53,7 @@ describe("aliases of results multiply by the selected nodes before anything is e
   });
 
   test("the results of several fields of a request count together", async () => {
-    const field = "plan(input: { kind: INSPECT, nodes: { all: true } }) { ...Results }";
+    const field = "plan(input: { inspectNodes: { nodes: { all: true } } }) { ...Results }";
     const fragment = `fragment Results on PlanPayload { results { ${aliases(110, "ref")} } }`;
     expect(await limitOf(`{ ${field} } ${fragment}`)).toMatchObject({ limit: undefined });
     expect(await limitOf(`{ ${aliases(6, field)} } ${fragment}`)).toMatchObject({ limit: "values" });
@@ -63,7 +63,7 @@ describe("aliases of results multiply by the selected nodes before anything is e
 test("usual fields of 900 nodes need no query that counts them", async () => {
   statements.length = 0;
   const query =
-    "{ plan(input: { kind: INSPECT, nodes: { all: true } }) { results { ref accepted error { code message } } } }";
+    "{ plan(input: { inspectNodes: { nodes: { all: true } } }) { results { ref accepted error { code message } } } }";
   expect(await limitOf(query)).toMatchObject({ limit: undefined });
   expect(statements.filter((text) => text.includes("count("))).toEqual([]);
 });

@@ -34,16 +34,10 @@ const MORE: Readonly<Record<string, object>> = {
 async function select(field: string, selector: object): Promise<Answer["errors"]> {
   const member = WORK.has(field) ? "work" : "nodes";
   const kind = field === "plan" ? "query" : "mutation";
+  const input = { [member]: selector, ...VERB_MUTATIONS.get(field)?.input, ...MORE[field] };
   const answer = await ostler.query<Record<string, Answer>>(
     `${kind} Select($input: ${inputTypeOf(field)}!) { ${field}(input: $input) { ${ERRORS} } }`,
-    {
-      input: {
-        [member]: selector,
-        ...(field === "plan" && { kind: "DECOMMISSION" }),
-        ...VERB_MUTATIONS.get(field)?.input,
-        ...MORE[field],
-      },
-    },
+    { input: field === "plan" ? { decommissionNodes: input } : input },
   );
   return answer[field]?.errors ?? [];
 }
@@ -135,7 +129,7 @@ describe("all: true", () => {
   test("all: true selects all nodes, and all: false is refused", async () => {
     expect(
       await ostler.query(
-        `{ plan(input: { kind: DECOMMISSION, nodes: { all: true } }) { results { ref } errors { code } } }`,
+        `{ plan(input: { decommissionNodes: { nodes: { all: true } } }) { results { ref } errors { code } } }`,
       ),
     ).toEqual({ plan: { results: NAMES.map((ref) => ({ ref })), errors: [] } });
     expect(await select("readPower", { all: false })).toMatchObject([
@@ -198,7 +192,7 @@ describe("pick", () => {
       const { plan } = await ostler.query<{
         plan: { results: { ref: string }[]; errors: { code: string; available?: number }[] };
       }>(
-        "query P($pick: NodePickInput!) { plan(input: { kind: DEPLOY, nodes: { pick: $pick } }) { results { ref } errors { code ... on CapacityError { available } } } }",
+        "query P($pick: NodePickInput!) { plan(input: { deployNodes: { nodes: { pick: $pick } } }) { results { ref } errors { code ... on CapacityError { available } } } }",
         { pick: { count, ...(condition && { filter: { name: { startsWith: "pick-" }, ...condition } }) } },
       );
       return plan.errors.length > 0 ? plan.errors : plan.results.map(({ ref }) => ref);

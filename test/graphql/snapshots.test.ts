@@ -99,7 +99,11 @@ test("query that is cut off by the time limit between two statements releases it
 test.each([
   ["a list that the database writes as text", "{ nodes { edges { node { name } } } }", 0],
   ["what needs no statement", "{ service { version } }", 0],
-  ["a plan, which waits for drivers", '{ plan(input: { kind: COMMISSION, nodes: { names: ["x"] } }) { planHash } }', 0],
+  [
+    "a plan, which waits for drivers",
+    '{ plan(input: { commissionNodes: { nodes: { names: ["x"] } } }) { planHash } }',
+    0,
+  ],
   ["a list with its count", "{ nodes { totalCount edges { node { name } } } }", 1],
   ["a node and its run", '{ node(by: { name: "x" }) { state currentRun { state } } }', 1],
 ])("query opens no transaction needlessly: %s", async (_what, query, expected) => {

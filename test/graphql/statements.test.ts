@@ -35,7 +35,7 @@ const LISTS: Readonly<Record<string, string>> = {
   Run: '{ operation(id: "OPERATION") { runs(first: SIZE) { edges { node { ITEM } } } } }',
   Transition: "{ transitions(last: SIZE) { edges { node { ITEM } } } }",
   Discovery: '{ operation(id: "DISCOVERY") { discoveries(first: SIZE) { edges { node { ITEM } } } } }',
-  WorkResult: "{ plan(input: { kind: COMMISSION, nodes: { names: [NAMES] } }) { results { ITEM } } }",
+  WorkResult: "{ plan(input: { commissionNodes: { nodes: { names: [NAMES] } } }) { results { ITEM } } }",
 };
 /** Values for arguments that must be given, or whose defaults are too many. */
 const ARGUMENTS: Readonly<Record<string, string>> = {

@@ -209,6 +209,14 @@ describe("route of a restart", () => {
     },
   );
 
+  test("route of a restart of work in place has the phases from the first open one", () => {
+    const legs = (["verify", "inspect"] as const).map((phase) => ({ phase, enter: [] }));
+    const earlier = { legs, finish: [], bestEffort: false };
+    expect(resumeRoute(earlier, "ACTIVE", 0)).toMatchObject({ route: { legs }, firstLeg: 0 });
+    expect(resumeRoute(earlier, "ACTIVE", 1)).toMatchObject({ route: { legs: legs.slice(1) }, firstLeg: 1 });
+    expect(resumeRoute(earlier, "CLEANING", 1)).toBeNull();
+  });
+
   test("route of a restart of work without phases is the same again, if the node is in its first state", () => {
     const retired = route("DECOMMISSION", "AVAILABLE");
     expect(retired && resumeRoute(retired, "AVAILABLE", 0)?.route).toEqual(retired);

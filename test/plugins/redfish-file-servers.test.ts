@@ -120,7 +120,7 @@ async function lab(environment: Readonly<Record<string, string>> = {}, given: Bm
     installed: () => bmc.state.versions.NIC ?? null,
     async plan(url: string): Promise<readonly Refused[]> {
       const answer = await query<{ plan: { errors: Refused[] } }>(
-        `query($steps: [StepInput!]) { plan(input: { kind: CLEAN, nodes: { names: ["n1"] }, steps: $steps }) { ${FIELDS} } }`,
+        `query($steps: [StepInput!]) { plan(input: { cleanNodes: { nodes: { names: ["n1"] }, steps: $steps } }) { ${FIELDS} } }`,
         { steps: steps(url) },
       );
       return answer.plan.errors;

@@ -1,6 +1,6 @@
 /** Counts of nodes by fields and labels, compared with counting all rows. */
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { COUNTED_COLUMNS } from "../../src/store/nodes/node-fields.ts";
+import { COUNTED_COLUMNS, DECLARED_NAMES, declared } from "../../src/store/nodes/node-fields.ts";
 import type { CountedField, NodeRow } from "../../src/store/nodes/node-fields.ts";
 import { labelKeysInUse, labelValuesInUse, nodeGroups } from "../../src/store/nodes/node-counts.ts";
 import type { CountKey, NodeGroup } from "../../src/store/nodes/node-counts.ts";
@@ -8,6 +8,7 @@ import { nodesByNames } from "../../src/store/nodes/nodes.ts";
 import { clustersByIds } from "../../src/store/nodes/clusters.ts";
 import { openDatabase } from "../../src/store/postgres/database.ts";
 import { testDatabase } from "../support/database.ts";
+import { fillDeclared } from "../support/declared-fields.ts";
 
 const NODES = 300;
 const ALL = { filter: undefined, first: 1000 };
@@ -35,6 +36,7 @@ beforeAll(async () => {
         (array['fake', 'ipmi'])[1 + n % 2], '{}', '{}', case when n % 3 = 0 then '{}' else jsonb_build_object('rack', (n % 7)::text, 'serial', n::text, 'it''s "x"', 'ü') end,
         (select id from clusters where name = (array['berlin', 'Zürich', 'ä', null])[1 + n % 4])
       from generate_series(0, ${NODES - 1}) n`;
+    await fillDeclared(tx);
   });
   const names = Array.from({ length: NODES }, (_, index) => `n${index}`);
   rows = await nodesByNames(reader, names);
@@ -44,17 +46,20 @@ beforeAll(async () => {
     clusterNames.set(id, name);
 });
 
+const COUNTED = DECLARED_NAMES.filter((name) => declared(name).count !== undefined);
+
 /** The value of each field in a row, as a count shows it. */
-const VALUES: Readonly<Record<CountedField, (row: NodeRow) => string | null>> = {
+const VALUES = {
   STATE: ({ state }) => state,
   CLUSTER: ({ clusterId }) => clusterNames.get(clusterId) ?? null,
   POWER: ({ powerState }) => powerState,
   PRESENCE: ({ presence }) => presence,
   DRIVER: ({ driver }) => driver,
-  MODEL: ({ model }) => model,
-  HOST_GROUP: ({ hostGroup }) => hostGroup,
   STAGE: ({ stage }) => stage,
-};
+  ...Object.fromEntries(
+    COUNTED.map((name) => [declared(name).change, (row: NodeRow) => row[name]?.toString() ?? null]),
+  ),
+} as Readonly<Record<CountedField, (row: NodeRow) => string | null>>;
 
 const FIELDS = Object.keys(COUNTED_COLUMNS) as CountedField[];
 

@@ -2,8 +2,10 @@
 import { expect, test } from "vitest";
 import type { NodeFacts } from "../../src/store/nodes/node-facts.ts";
 import { nodeTest } from "../../src/store/nodes/node-filter.ts";
+import { NOTHING_DECLARED } from "../support/declared-fields.ts";
 
 const FACTS: NodeFacts = {
+  ...NOTHING_DECLARED,
   id: "00000000-0000-4000-8000-000000000000",
   name: "node",
   state: "ACTIVE",
@@ -13,14 +15,11 @@ const FACTS: NodeFacts = {
   maintenanceSince: null,
   retiredReason: null,
   isProtected: false,
-  diskless: null,
-  hostGroup: null,
   clusterId: null,
   driver: "fake",
   labels: {},
   clusterName: null,
   errorCode: null,
-  model: null,
   macs: [],
   updatedAt: new Date(0),
   faultKind: null,

@@ -17,7 +17,7 @@ import type { PageRequest } from "../../src/store/postgres/pagination.ts";
 import { runsPages } from "../../src/store/runs/runs.ts";
 import {
   transitionsAfter,
-  transitionsBefore,
+  transitionsPage,
   transitionsOfNodes,
   transitionsOfOperations,
 } from "../../src/store/log/transitions.ts";
@@ -303,7 +303,7 @@ describe("page of a table that grows", () => {
     ["the last runs of an operation", (reader: Reader) => runsPages(reader, [idOf(0)], { limit: PAGE, fromEnd: true })],
     ["the first transitions", (reader: Reader) => transitionsAfter(reader, { after: 0, limit: PAGE })],
     ["transitions in the middle", (reader: Reader) => transitionsAfter(reader, { after: COUNT, limit: PAGE })],
-    ["the newest transitions", (reader: Reader) => transitionsBefore(reader, { before: null, limit: PAGE })],
+    ["the newest transitions", (reader: Reader) => transitionsPage(reader, {}, { limit: PAGE, fromEnd: true })],
     ["transitions of a node", (reader: Reader) => transitionsOfNodes(reader, [idOf(7)], { limit: PAGE })],
     [
       "transitions of an operation",

@@ -5,6 +5,7 @@ import { afterAll, expect, test } from "vitest";
 import { isConnectionLoss } from "../../src/store/postgres/connection-errors.ts";
 import { openDatabase } from "../../src/store/postgres/database.ts";
 import type { Tx } from "../../src/store/postgres/database.ts";
+import type { NumberedRequest } from "../../src/store/postgres/pagination.ts";
 import { insertNodes, moveNodes } from "../../src/store/nodes/nodes.ts";
 import {
   appendTransitions,
@@ -12,7 +13,7 @@ import {
   checkCursor,
   newestCursor,
   transitionsAfter,
-  transitionsBefore,
+  transitionsPage,
 } from "../../src/store/log/transitions.ts";
 import type { NewTransition } from "../../src/store/log/transitions.ts";
 import { chance } from "../durability/lab.ts";
@@ -161,7 +162,7 @@ test("log is read by pages, forward and backward, for a node, up to a position",
   const [one, two] = [randomUUID(), randomUUID()];
   const before = await newestPosition();
   await database.transaction((tx) => register(tx, [one, two]));
-  const positions = async (found: Promise<{ position: number }[]>) =>
+  const positions = async (found: Promise<readonly { position: number }[]>) =>
     (await found).map(({ position }) => position - before);
   expect(await positions(transitionsAfter(database.reader, { after: before, limit: 1 }))).toEqual([1]);
   expect(await positions(transitionsAfter(database.reader, { after: before, until: before + 1, limit: 9 }))).toEqual([
@@ -170,8 +171,9 @@ test("log is read by pages, forward and backward, for a node, up to a position",
   expect(
     await positions(transitionsAfter(database.reader, { after: 0, limit: 9, filter: { nodeIds: [two] } })),
   ).toEqual([2]);
-  expect(await positions(transitionsBefore(database.reader, { before: null, limit: 2 }))).toEqual([2, 1]);
-  expect(await positions(transitionsBefore(database.reader, { before: before + 2, limit: 1 }))).toEqual([1]);
+  const page = async (request: NumberedRequest) => (await transitionsPage(database.reader, {}, request)).rows;
+  expect(await positions(page({ limit: 2, fromEnd: true }))).toEqual([1, 2]);
+  expect(await positions(page({ limit: 1, before: before + 2, fromEnd: true }))).toEqual([1]);
 });
 
 test("oldest position is that of the first row that is still kept", async () => {

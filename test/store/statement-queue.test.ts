@@ -1,6 +1,7 @@
 /** Bounded reads: their statements time out, wait in order, and are not sent after waiting too long. */
 import { connect, createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
+import { setImmediate as turn } from "node:timers/promises";
 import { sql as text } from "drizzle-orm";
 import { afterAll, describe, expect, inject, test, vi } from "vitest";
 import postgres from "postgres";
@@ -261,6 +262,23 @@ test("reads that arrive together begin three at a time, and after 50 ms all for 
   } finally {
     vi.useRealTimers();
   }
+});
+
+test("reads that arrive together open no connection after a moment in which the process was busy: results are read first", async () => {
+  const plain = postgres(database.url, { max: 10, fetch_types: false });
+  parts.defer(() => plain.end());
+  const limited = limitStatements(plain, { concurrency: 10, seconds: 10 });
+  const read = (count: number) =>
+    Promise.all(
+      Array.from({ length: count }, async () => (await limited.unsafe("select pg_backend_pid() as pid"))[0]?.["pid"]),
+    );
+  const before = await read(3);
+  const reads = read(6);
+  // The statements are written when this turn of the event loop is over.
+  await turn();
+  await turn();
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100);
+  expect(new Set(await reads)).toEqual(new Set(before));
 });
 
 test("reads that arrive together begin at once where the pool has connections that it has not closed yet [R-710]", async () => {

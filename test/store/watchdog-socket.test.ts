@@ -5,9 +5,10 @@
 import { connect, createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 import { TLSSocket } from "node:tls";
-import { setTimeout as delay } from "node:timers/promises";
+import { setImmediate as turn, setTimeout as delay } from "node:timers/promises";
 import postgres from "postgres";
 import { afterAll, describe, expect, test } from "vitest";
+import { connect as connectPool, disposable } from "../../src/store/postgres/connect.ts";
 import { isConnectionLoss } from "../../src/store/postgres/connection-errors.ts";
 import { openDatabase } from "../../src/store/postgres/database.ts";
 import type { Database } from "../../src/store/postgres/database.ts";
@@ -91,6 +92,18 @@ test("idle connection, and one in the middle of a transaction, is left alone", a
   expect(after).toBe(before);
   await delay(1_500);
   expect(await pids()).toEqual([before, before]);
+});
+
+test("answer that arrives while the process is suspended is read, however long that takes", async () => {
+  const pool = { max: 1, prepare: false, silentSeconds: 0.2 };
+  await using sql = disposable(connectPool({ url: given.url }, pool));
+  await sql.unsafe("select 1");
+  const read = sql.unsafe("select 1 as one from pg_sleep(0.05)").execute();
+  // The statement is written when this turn of the event loop is over.
+  await turn();
+  await turn();
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500);
+  expect([...(await read)]).toEqual([{ one: 1 }]);
 });
 
 describe("closed socket of a connection", () => {
@@ -203,7 +216,10 @@ describe("TLS", () => {
     ["nothing", "require", /closed during its TLS handshake/],
   ] as const)("TLS to a server that answers %s is refused with %s, repeatedly", async (answer, mode, says) => {
     await using way = await front(answer);
-    for (let tried = 0; tried < 2; tried += 1) await expect(open(`${way.url}?sslmode=${mode}`)).rejects.toThrow(says);
+    // By the same connection, which must be free again.
+    const pool = { max: 1, prepare: false, silentSeconds: 1 };
+    await using sql = disposable(connectPool({ url: `${way.url}?sslmode=${mode}` }, pool));
+    for (let tried = 0; tried < 2; tried += 1) await expect(sql.unsafe("select 1")).rejects.toThrow(says);
   });
 
   test("TLS that is only preferred falls back to a server without TLS", async () => {

@@ -1,19 +1,18 @@
 /** Folders of embedded databases, for tests of its starts. */
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { rmSync } from "node:fs";
 import postgres from "postgres";
 import type { Sql } from "postgres";
 import { afterAll } from "vitest";
 import type { Connection } from "../../src/store/postgres/database.ts";
 import { startEmbedded } from "../../src/store/postgres/embedded.ts";
+import { createDataFolder } from "./data-folder.ts";
 
 /** Functions that make folders; all are removed when the test file ends. */
 export function embeddedFolders() {
   const folders: string[] = [];
   const aFolder = () => {
-    const folder = mkdtempSync(join(tmpdir(), "ostler-embedded-"));
+    const folder = createDataFolder();
     folders.push(folder);
     return folder;
   };

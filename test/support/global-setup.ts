@@ -2,15 +2,14 @@
  * Once for the whole of `vitest run`: a throw-away PostgreSQL, and in it a template database with all migrations,
  * from which each test file clones its own. At the end everything is gone again.
  */
-import { existsSync, mkdtempSync, readdirSync, rmSync, statfsSync } from "node:fs";
+import { rmSync } from "node:fs";
 import { createServer } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import postgres from "postgres";
 import type { Sql } from "postgres";
 import type { TestProject } from "vitest/node";
 import { migrateDatabase } from "../../src/store/postgres/database.ts";
 import { startEmbedded } from "../../src/store/postgres/embedded.ts";
+import { createDataFolder } from "./data-folder.ts";
 import { prepareTemplate } from "./spare-databases.ts";
 import type { Restoration } from "./spare-databases.ts";
 
@@ -37,11 +36,6 @@ declare module "vitest" {
     reachedBy: "socket" | "tcp";
   }
 }
-
-/** The server of a whole run needs a tenth of this; the rest stays for others. */
-const MEMORY_BYTES_MIN = 8 * 2 ** 30;
-/** Start of the name of its folder, which the ID of this process follows. */
-const FOLDER = "ostler-test-";
 
 export default async function setUp(project: TestProject): Promise<() => Promise<void>> {
   const template = `ostler_template_${process.pid}`;
@@ -72,33 +66,8 @@ export function urlOf(server: string, database: string): string {
   return url.href;
 }
 
-/**
- * A folder in memory, if there is space: there, a clone costs half of the CPU time, and its deletion does not wait for
- * the disk, which takes seconds if the file system discards each block that it frees.
- */
-function folderInMemory(): string | null {
-  const folder = "/dev/shm";
-  try {
-    const { bavail, bsize } = statfsSync(folder);
-    return Math.min(bavail * bsize, process.availableMemory()) > MEMORY_BYTES_MIN ? folder : null;
-  } catch {
-    return null;
-  }
-}
-
-/** Folders of runs that were killed. */
-function removeLeftovers(parent: string): void {
-  if (!existsSync("/proc/self")) return;
-  for (const name of readdirSync(parent).filter((found) => found.startsWith(FOLDER))) {
-    const [pid = ""] = name.slice(FOLDER.length).split("-");
-    if (/^\d+$/.test(pid) && !existsSync(`/proc/${pid}`)) rmSync(join(parent, name), { recursive: true, force: true });
-  }
-}
-
 async function startThrowAway() {
-  const parent = folderInMemory() ?? tmpdir();
-  removeLeftovers(parent);
-  const folder = mkdtempSync(join(parent, `${FOLDER}${process.pid}-`));
+  const folder = createDataFolder();
   const port = await freePort();
   const embedded = await startEmbedded({ folder, durable: false, tcpPort: port });
   const { connection } = embedded;

@@ -5,27 +5,26 @@
  * seconds; loops over nodes yield to the event loop, so that the replica answers other requests meanwhile. Requests for
  * a few nodes that arrive together share the transaction (group-admission.ts).
  */
-import { randomUUID } from "node:crypto";
 import { hashOf } from "../../runtime/canonical-json.ts";
 import { lockNodes, nodesByIds } from "../../store/nodes/nodes.ts";
 import { readSite } from "../../store/site.ts";
+import { nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedRequest, refuseRequest } from "../input/answers.ts";
 import type { SubmitAnswer } from "../input/answers.ts";
 import { hostGroupFlaw } from "../input/name-rules.ts";
 import { selectNodes } from "../input/node-selector.ts";
-import { overlayKeepingNulls } from "../input/variables.ts";
 import { choiceFlaws, withRunbookSteps } from "../plans/step-selection.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { decidePart, judgeRequest } from "./decide-request.ts";
-import type { Admission, DecidedPart, DecidedRequest, SelectedPart } from "./decide-request.ts";
+import type { Admission, DecidedPart, SelectedPart } from "./decide-request.ts";
 import { namedNodes } from "./group-admission.ts";
 import type { GroupAdmission } from "./group-admission.ts";
 import { admitOnce, inputHashWith, isHashOfInput, replayOf } from "./idempotency.ts";
 import { imageChoiceFlaws, operationImage } from "./operation-image.ts";
 import { rolloutFlaws, termsFlaws } from "./request-terms.ts";
 import type { VerbRequest } from "./request-terms.ts";
-import { storeOperations } from "./store-operation.ts";
+import { admittedParts, storeOperations } from "./store-operation.ts";
 
 export interface AdmissionContext extends EngineContext {
   readonly groupAdmission: GroupAdmission;
@@ -115,7 +114,7 @@ async function admit(transaction: Transaction, context: EngineContext, admission
   const read = terms.dryRun ? nodesByIds : lockNodes;
   const rows = await read(
     tx,
-    selected.flatMap(({ selection }) => selection.nodes.map(({ nodeId }) => nodeId)),
+    selected.flatMap(({ selection }) => nodeIdsOf(selection.nodes)),
   );
   const nodes = new Map(rows.map((node) => [node.id, node]));
   // The request that held the locks may have been this one, sent twice. Without a second look it would be refused as
@@ -129,36 +128,5 @@ async function admit(transaction: Transaction, context: EngineContext, admission
   const request = { ...admission, policy, parts };
   const judged = await judgeRequest(request);
   if ("answer" in judged) return judged.answer;
-  const { operationIds, runIds } = await storeAll(transaction, context, request);
-  return acceptedRequest(operationIds, runIds, judged);
-}
-
-/** Stores an operation for each part with admitted nodes. The first one has the idempotency key. */
-async function storeAll(
-  transaction: Transaction,
-  context: EngineContext,
-  { caller, terms, inputHash, policy, parts }: DecidedRequest,
-): Promise<{ readonly operationIds: readonly string[]; readonly runIds: ReadonlyMap<string, string> }> {
-  const stored = parts.filter(({ admitted }) => admitted.length > 0);
-  const batch = stored.length > 1 ? randomUUID() : null;
-  const made = await storeOperations(
-    transaction,
-    context,
-    stored.map(({ submission, selection, installed, admitted }, index) => ({
-      caller,
-      terms: index === 0 ? terms : { ...terms, idempotencyKey: undefined },
-      inputHash,
-      submission,
-      installed,
-      clusterId: selection.clusterId,
-      policy,
-      admitted,
-      variables: overlayKeepingNulls(submission.earlierVariables, terms.variables),
-      batch,
-    })),
-  );
-  return {
-    operationIds: made.map(({ operationId }) => operationId),
-    runIds: new Map(made.flatMap(({ runIds }) => [...runIds])),
-  };
+  return acceptedRequest(await storeOperations(transaction, context, admittedParts(request)), judged);
 }

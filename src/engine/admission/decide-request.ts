@@ -2,6 +2,7 @@
 import type { Refusal } from "../../errors.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { Plan, SitePolicy } from "../../store/records.ts";
+import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
 import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
@@ -13,7 +14,7 @@ import { overlayKeepingNulls } from "../input/variables.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { effectiveVariables } from "./effective-variables.ts";
 import type { IsSameInput } from "./idempotency.ts";
-import { ImageChecks, installsSystem } from "./operation-image.ts";
+import { createImageCheck, installsSystem } from "./operation-image.ts";
 import type { OperationImage } from "./operation-image.ts";
 import { planHashOf } from "./plan-hash.ts";
 import { planNodes } from "./plan-nodes.ts";
@@ -21,7 +22,7 @@ import type { AdmittedNode, BusyNode, NodeDecision } from "./plan-nodes.ts";
 import { powerOnFailureOf } from "./request-terms.ts";
 import type { RequestTerms } from "./request-terms.ts";
 import type { Submission } from "./submission.ts";
-import { VariableChecks, refusalOf } from "./variable-flaws.ts";
+import { createVariableCheck, refusalOf } from "./variable-flaws.ts";
 
 /** The submissions of a request, who makes it, and on which terms. A restart of several requests has one for each. */
 export interface Admission {
@@ -70,11 +71,11 @@ export async function decidePart(
   const powerOnFailure = powerOnFailureOf(terms, submission.options, policy);
   const admitted: AdmittedNode[] = [];
   const answers: NodeAnswer[] = [];
-  const checks = new VariableChecks(registry, terms.unknownVariables ?? "REFUSE_SIMILAR", rules);
+  const checkVariables = createVariableCheck(registry, terms.unknownVariables ?? "REFUSE_SIMILAR", rules);
   const { image } = installed;
   const { kind, rollout } = submission;
   const part = { kind, waves: rollout.waves, maxParallel: rollout.maxParallel };
-  const imageChecks = await ImageChecks.of(tx, registry, { image, nodeIds: own.map(({ id }) => id) });
+  const checkImage = await createImageCheck(tx, registry, { image, nodeIds: idsOf(own) });
   for (const { ref, nodeId } of selection.nodes) {
     const node = nodes.get(nodeId);
     const decision = decisions.get(nodeId);
@@ -88,8 +89,8 @@ export async function decidePart(
       variables: variablesOf(node),
       powerOnFailure: mayPowerOff(decision.plan) ? powerOnFailure : null,
     };
-    const { flaws, warnings } = await checks.of(one);
-    const unfit = await imageChecks.refusalsOf(node, decision.plan, one.variables.values);
+    const { flaws, warnings } = await checkVariables(one);
+    const unfit = await checkImage(node, decision.plan, one.variables.values);
     const refused = refusalOf(node, flaws) ?? decisionOf(unfit);
     if (refused) answers.push(refusedAnswer(ref, nodeId, node, refused));
     else {

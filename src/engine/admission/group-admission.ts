@@ -25,10 +25,10 @@ import { lockFreeNodes } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import { actorKey, keysInUse } from "../../store/operations/operations.ts";
 import { readSite } from "../../store/site.ts";
+import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedRequest } from "../input/answers.ts";
 import type { SubmitAnswer } from "../input/answers.ts";
-import { overlayKeepingNulls } from "../input/variables.ts";
 import { withRunbookSteps } from "../plans/step-selection.ts";
 import type { Transaction } from "../transaction.ts";
 import { decidePart, judgeRequest } from "./decide-request.ts";
@@ -36,7 +36,7 @@ import type { Admission, DecidedRequest, Judgement, SelectedPart } from "./decid
 import { operationImage } from "./operation-image.ts";
 import { busyByNode } from "./plan-nodes.ts";
 import type { VerbRequest } from "./request-terms.ts";
-import { storeOperations } from "./store-operation.ts";
+import { admittedParts, storeOperations } from "./store-operation.ts";
 
 /** Requests that share a transaction. */
 const GROUP_SIZE_MAX = 32;
@@ -116,22 +116,12 @@ async function admitGroup(
   admissions: readonly NamedAdmission[],
 ): Promise<(SubmitAnswer | null)[]> {
   const accepted = await acceptedOf(transaction, context, admissions);
-  const requests = [...accepted.values()].flatMap(({ request }) =>
-    request.parts.map(({ submission, selection, installed, admitted }) => ({
-      ...request,
-      submission,
-      installed,
-      clusterId: selection.clusterId,
-      admitted,
-      variables: overlayKeepingNulls(submission.earlierVariables, request.terms.variables),
-      batch: null,
-    })),
-  );
+  const requests = [...accepted.values()].flatMap(({ request }) => admittedParts(request));
   if (requests.length === 0) return admissions.map(() => null);
   const stored = await storeOperations(transaction, context, requests);
   const answers = [...accepted].map(([admission, { judgement }], index) => {
-    const { operationId = "", runIds = new Map<string, string>() } = stored[index] ?? {};
-    return [admission, acceptedRequest([operationId], runIds, judgement)] as const;
+    // A verb has one operation.
+    return [admission, acceptedRequest(stored.slice(index, index + 1), judgement)] as const;
   });
   const answerOf = new Map(answers);
   return admissions.map((admission) => answerOf.get(admission) ?? null);
@@ -146,13 +136,7 @@ async function acceptedOf(
   const prepared = await preparedParts(transaction, admissions);
   const nodes = await lockFreeNodes(tx, refsOfAll([...prepared.keys()]));
   const byRef = new Map(nodes.flatMap((node) => [[node.id, node] as const, [node.name, node] as const]));
-  const [busy, { policy }] = await Promise.all([
-    busyByNode(
-      tx,
-      nodes.map(({ id }) => id),
-    ),
-    readSite(tx),
-  ]);
+  const [busy, { policy }] = await Promise.all([busyByNode(tx, idsOf(nodes)), readSite(tx)]);
   const taken = new Set<string>();
   const accepted = new Map<NamedAdmission, Accepted>();
   const yieldWhenDue = createYielding();

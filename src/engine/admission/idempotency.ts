@@ -6,6 +6,7 @@ import type { Reader } from "../../store/postgres/database.ts";
 import type { JsonObject } from "../../store/records.ts";
 import { operationByKey, operationsOfBatch } from "../../store/operations/operations.ts";
 import { runsOfOperation } from "../../store/runs/runs.ts";
+import { idsOf } from "../input/ids.ts";
 import { acceptedNode, answeredOperations, refuseRequest } from "../input/answers.ts";
 import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
 import { fingerprint, isFingerprintOf } from "../input/secret-fingerprint.ts";
@@ -56,7 +57,7 @@ export async function replayOf(
     for (const one of all)
       for (const { nodeName, nodeId, id } of await runsOfOperation(reader, one.id, "WORK"))
         results.push(acceptedNode(nodeName, nodeId, id));
-    return { ...answeredOperations(all.map(({ id }) => id)), results, refusals: [], replayed: true };
+    return { ...answeredOperations(idsOf(all)), results, refusals: [], replayed: true };
   }
   return refuseRequest([
     {

@@ -2,9 +2,9 @@
  * The image of a request: which one it is, what user data it comes with, whether a node's plan installs it, and whether
  * it fits the node's machine.
  */
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { imageMismatches } from "../../lifecycle/image-fit.ts";
-import { verbOf } from "../../lifecycle/verbs.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { isUuid } from "../../runtime/uuid.ts";
@@ -28,17 +28,17 @@ export interface OperationImage {
 const IMAGE_PATH = ["input", "image"];
 
 /** The flaws of a request with an image or user data that do not depend on any image or node. */
-export function imageChoiceFlaws({ kind, options, image, userData, restarts }: Submission): Refusal[] {
+export function imageChoiceFlaws({ options, image, userData, restarts }: Submission): Refusal[] {
   if (restarts !== null) return [];
   const flaws = userDataFlaws(userData, ["input", "userData"]);
   const given = [image && "image", userData != null && "userData"].filter((name) => typeof name === "string");
-  if (verbOf(kind).takes.includes("image") && options.until !== "AVAILABLE") return flaws;
-  const why = kind === "COMMISSION" ? "A commission until AVAILABLE" : kind;
-  return given.map((name) => ({
-    code: "INVALID_INPUT",
-    message: `${why} installs nothing, so it takes no \`${name}\`. Remove it.`,
-    path: ["input", name],
-  }));
+  if (options.until !== "AVAILABLE") return flaws;
+  return given.map((name) =>
+    invalidInput(`A commission until AVAILABLE installs nothing, so it takes no \`${name}\`. Remove it.`, [
+      "input",
+      name,
+    ]),
+  );
 }
 
 /** The image and the user data of a submission. `keep`: so that the image is not deleted before the commit. */
@@ -81,44 +81,24 @@ export function installsSystem({ steps }: Plan): boolean {
   return steps.some(({ kept, reaches }) => !kept && reaches === "PROVISIONED");
 }
 
-/** Decides for the planned nodes of a submission whether its image, or the lack of one, is a reason to refuse them. */
-export class ImageChecks {
-  readonly #image: ImageRow | null;
-  readonly #registry: Registry;
-  readonly #reader: Reader;
-  readonly #inventories: ReadonlyMap<string, InventoryRow>;
-  #registered: Promise<string> | undefined;
+/** Why the image of a submission, or the lack of one, is a reason to refuse a node; empty if it is none. */
+export type ImageCheck = (node: NodeRow, plan: Plan, variables: JsonObject) => Promise<readonly Refusal[]>;
 
-  private constructor(
-    reader: Reader,
-    registry: Registry,
-    image: ImageRow | null,
-    inventories: ReadonlyMap<string, InventoryRow>,
-  ) {
-    this.#reader = reader;
-    this.#registry = registry;
-    this.#image = image;
-    this.#inventories = inventories;
-  }
-
-  static async of(
-    reader: Reader,
-    registry: Registry,
-    { image, nodeIds }: { readonly image: ImageRow | null; readonly nodeIds: readonly string[] },
-  ): Promise<ImageChecks> {
-    return new ImageChecks(reader, registry, image, image ? await newestInventories(reader, nodeIds) : new Map());
-  }
-
-  /** The refusals of a node; empty if the plan installs nothing, or the image fits. */
-  async refusalsOf(node: NodeRow, plan: Plan, variables: JsonObject): Promise<readonly Refusal[]> {
+export async function createImageCheck(
+  reader: Reader,
+  registry: Registry,
+  { image, nodeIds }: { readonly image: ImageRow | null; readonly nodeIds: readonly string[] },
+): Promise<ImageCheck> {
+  const inventories = image ? await newestInventories(reader, nodeIds) : new Map<string, InventoryRow>();
+  let names: Promise<string> | undefined;
+  return async (node, plan, variables) => {
     const step = plan.steps.find(({ kept, reaches }) => !kept && reaches === "PROVISIONED");
     if (!step) return [];
-    const image = this.#image;
     if (!image) {
-      const driver = this.#registry.get(step.driver);
-      return driver && needsImage(driver) ? [await this.#imageMissing(node, driver)] : [];
+      const driver = registry.get(step.driver);
+      return driver && needsImage(driver) ? [imageMissing(node, driver, await (names ??= registered(reader)))] : [];
     }
-    const inventory = this.#inventories.get(node.id)?.data ?? null;
+    const inventory = inventories.get(node.id)?.data ?? null;
     const facts = machineFactsOf({ inventory, settings: node.settings[step.driver] ?? {}, variables });
     return imageMismatches(image, facts).map(({ what, why }) => ({
       code: "IMAGE_UNFIT",
@@ -127,17 +107,17 @@ export class ImageChecks {
       path: IMAGE_PATH,
       imageMismatch: what,
     }));
-  }
+  };
+}
 
-  async #imageMissing(node: NodeRow, driver: AnyDriver): Promise<Refusal> {
-    this.#registered ??= registered(this.#reader);
-    return {
-      code: "INVALID_INPUT",
-      message: `Node ${node.name} cannot be deployed without an image, because its driver ${driver.name} writes one to the disk: give one as in \`image: { name: "debian-13" }\`. ${await this.#registered}`,
-      nodeId: node.id,
-      path: IMAGE_PATH,
-    };
-  }
+/** `names`: a sentence with the registered images. */
+function imageMissing({ id, name }: NodeRow, driver: AnyDriver, names: string): Refusal {
+  return {
+    code: "INVALID_INPUT",
+    message: `Node ${name} cannot be deployed without an image, because its driver ${driver.name} writes one to the disk: give one as in \`image: { name: "debian-13" }\`. ${names}`,
+    nodeId: id,
+    path: IMAGE_PATH,
+  };
 }
 
 /** Whether the steps of a driver install an image. */

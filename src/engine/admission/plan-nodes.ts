@@ -15,6 +15,7 @@ import type { Plan, PlannedStep, SitePolicy } from "../../store/records.ts";
 import { busyNodes, newestWork } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import { cleansAutomatically } from "../../store/site.ts";
+import { idsOf } from "../input/ids.ts";
 import type { Provisioning } from "../input/agent-media.ts";
 import { unknownNodes } from "../input/unknown-nodes.ts";
 import { agentFlaw } from "../plans/agent-check.ts";
@@ -63,7 +64,7 @@ export async function planNodes(
   basis: PlanBasis,
 ): Promise<Map<string, NodeDecision>> {
   const busy = basis.busy ?? (await busyByNode(reader, [...nodes.keys()]));
-  const uncleaned = [...nodes.values()].filter(({ state }) => state === "CLEAN_FAILED").map(({ id }) => id);
+  const uncleaned = idsOf([...nodes.values()].filter(({ state }) => state === "CLEAN_FAILED"));
   const failed = new Map((await newestWork(reader, uncleaned, null)).map(({ nodeId, target }) => [nodeId, target]));
   const plans = new SharedPlans(basis);
   const decisions = new Map<string, NodeDecision>();
@@ -180,23 +181,18 @@ function chosenSteps({ kind, options, restarts }: Submission): PlanRequest["chos
 /** The route of a submission on a node, or why there is none. */
 export function routeFor(
   facts: ReturnType<typeof factsOf>,
-  {
-    kind,
-    options: { until, from, reinstall, steps, powerAction, force = false },
-  }: Pick<Submission, "kind" | "options">,
+  { kind, options }: Pick<Submission, "kind" | "options">,
   earlier: EarlierWork | null,
 ): { readonly route: Route } | { readonly refusal: Refusal } {
-  const options = {
-    ...(until && { until }),
-    ...(from && { from }),
-    ...(reinstall !== undefined && { reinstall }),
-    manualCleaning: steps !== undefined,
-    ...(powerAction && { powerAction }),
-  };
   const resumed = earlier && {
     resumed: resumeRoute(earlier.plan, facts.state, earlier.firstLeg)?.route ?? null,
     endedWith: earlier.run.failure?.code ?? null,
   };
-  const decision = judge(facts, { verb: kind, options, force, ...resumed });
+  const decision = judge(facts, {
+    verb: kind,
+    options: { ...options, manualCleaning: options.steps !== undefined },
+    force: options.force ?? false,
+    ...resumed,
+  });
   return decision.admitted ? { route: decision.route } : { refusal: decision.refusal };
 }

@@ -1,4 +1,5 @@
 /** The terms of a request for work: the part that every verb, a restart and a discovery share. */
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { defaultFailurePolicy } from "../../lifecycle/operation-states.ts";
 import type { PowerOnFailure } from "../../lifecycle/interrupts.ts";
@@ -48,8 +49,7 @@ const KEY_LENGTH_MAX = 200;
 export function termsFlaws(terms: RequestTerms): Refusal[] {
   const { maxParallel, idempotencyKey, waves } = terms;
   const flaws: Refusal[] = [];
-  const invalid = (field: string, message: string) =>
-    flaws.push({ code: "INVALID_INPUT", message, path: ["input", field] });
+  const invalid = (field: string, message: string) => flaws.push(invalidInput(message, ["input", field]));
   if (maxParallel !== undefined && !(Number.isInteger(maxParallel) && maxParallel >= 1))
     invalid(
       "maxParallel",
@@ -67,7 +67,7 @@ export function rolloutFlaws({ waves, onFailure }: Rollout): Refusal[] {
   if (waves?.maxFailures === undefined || onFailure !== "CLEAN_UP_ALL") return [];
   const message =
     "CLEAN_UP_ALL ends the operation with the first failure. With waves.maxFailures use CLEAN_UP_FAILED or LEAVE.";
-  return [{ code: "INVALID_INPUT", message, path: ["input", "onFailure"] }];
+  return [invalidInput(message, ["input", "onFailure"])];
 }
 
 /** With `waves.maxFailures`, one failed node does not undo the others unless the request asks for it. */

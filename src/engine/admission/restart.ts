@@ -13,9 +13,9 @@ import { userDataOf } from "../../store/images.ts";
 import { operationsByIds } from "../../store/operations/operations.ts";
 import type { OperationRow } from "../../store/operations/operations.ts";
 import { plansByHashes } from "../../store/runs/plans.ts";
-import type { JsonObject } from "../../store/records.ts";
 import { cleanedUpNodes, newestWork } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
+import { nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
 import type { Acceptance, NodeAnswer, SubmitAnswer } from "../input/answers.ts";
@@ -119,23 +119,26 @@ async function prepareRestart(
     reader,
     operations.flatMap(({ id, userDataBytes }) => (userDataBytes === null ? [] : [id])),
   );
-  const byRequest = Map.groupBy(newestFirst, (operation) =>
-    requestOf(operation, request, userData.get(operation.id) ?? null),
-  );
+  const repeats = newestFirst.map((operation) => ({
+    operation,
+    repeated: repeatedRequest(operation, request, userData.get(operation.id) ?? null),
+  }));
+  const byRequest = Map.groupBy(repeats, ({ repeated }) => hashOf(repeated));
   const submissions = [...byRequest.values()].flatMap((alike): Submission[] => {
     const [newest] = alike;
-    const ids = new Set(alike.map(({ id }) => id));
-    const nodes = taken.filter(({ run }) => ids.has(run.operationId));
-    return newest
-      ? [
-          submissionOf(newest, request, {
-            restarts: [...ids],
-            nodes,
-            earlier,
-            userData: userData.get(newest.id) ?? null,
-          }),
-        ]
-      : [];
+    if (!newest) return [];
+    const restarts = new Set(alike.map(({ operation }) => operation.id));
+    const own = taken.filter(({ run }) => restarts.has(run.operationId));
+    const nodes = own.map(({ ref, node }) => ({ ref, nodeId: node.id }));
+    const selection = { nodes, clusterId: newest.operation.clusterId };
+    return [
+      {
+        ...newest.repeated,
+        restarts: [...restarts],
+        select: () => Promise.resolve(selection),
+        earlierOf: (node) => earlier.get(node.id) ?? null,
+      },
+    ];
   });
   return { submissions, selected: found.nodes, passedOver, unknown };
 }
@@ -147,46 +150,19 @@ const NOTHING_TO_RESTART: Refusal = {
 };
 
 /** The request that an operation makes when it is restarted. Operations with the same one are restarted as one. */
-function requestOf(operation: OperationRow, request: RestartRequest, userData: string | null): string {
-  const { kind, options, imageId } = operation;
-  const installed = { imageId, userData };
-  const variables = variablesOf(operation, request);
-  return hashOf({ kind, options, variables, ...installed, ...rolloutOf(operation, request) });
-}
-
-function variablesOf({ variables }: OperationRow, { keepVariables }: RestartRequest): JsonObject {
-  return keepVariables === false ? {} : variables;
-}
-
-interface RestartBasis {
-  /** The operations that make the same request, newest first. */
-  readonly restarts: readonly string[];
-  readonly nodes: readonly TakenNode[];
-  /** By node id. */
-  readonly earlier: ReadonlyMap<string, EarlierWork>;
-  /** Of the operations. */
-  readonly userData: string | null;
-}
-
-function submissionOf(
+function repeatedRequest(
   operation: OperationRow,
   request: RestartRequest,
-  { restarts, nodes, earlier, userData }: RestartBasis,
-): Submission {
-  const selection = {
-    nodes: nodes.map(({ ref, node }) => ({ ref, nodeId: node.id })),
-    clusterId: operation.clusterId,
-  };
+  userData: string | null,
+): Omit<Submission, "restarts" | "select" | "earlierOf"> {
+  const { kind, options, imageId, variables } = operation;
   return {
-    kind: operation.kind,
-    options: { ...operation.options, ...(request.force && { force: true }) },
-    restarts,
+    kind,
+    options: { ...options, ...(request.force && { force: true }) },
     rollout: rolloutOf(operation, request),
-    earlierVariables: variablesOf(operation, request),
-    image: operation.imageId === null ? null : { id: operation.imageId },
+    earlierVariables: request.keepVariables === false ? {} : variables,
+    image: imageId === null ? null : { id: imageId },
     userData,
-    select: () => Promise.resolve(selection),
-    earlierOf: (node) => earlier.get(node.id) ?? null,
   };
 }
 
@@ -246,7 +222,7 @@ interface TakenNode {
  * nodes.
  */
 async function unfinishedWork(reader: Reader, { nodes: asked, operationId }: SelectedWork) {
-  const nodeIds = asked.map(({ nodeId }) => nodeId);
+  const nodeIds = nodeIdsOf(asked);
   const newest = new Map((await newestWork(reader, nodeIds, operationId)).map((run) => [run.nodeId, run]));
   const undone = new Set(
     (await cleanedUpNodes(reader, [...new Set([...newest.values()].map((run) => run.operationId))])).map(

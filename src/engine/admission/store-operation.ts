@@ -7,34 +7,35 @@ import type { NewRun } from "../../store/runs/new-runs.ts";
 import { insertOperations, listWithClusters } from "../../store/operations/operations.ts";
 import type { NewOperation } from "../../store/operations/operations.ts";
 import { storePlans } from "../../store/runs/plans.ts";
-import type { JsonObject, SitePolicy, Waves } from "../../store/records.ts";
+import type { Waves } from "../../store/records.ts";
 import type { EngineContext } from "../context.ts";
 import { userDataBytes } from "../images/image-rules.ts";
+import type { StoredOperation } from "../input/answers.ts";
+import { overlayKeepingNulls } from "../input/variables.ts";
 import { nextPosition } from "../plans/plan.ts";
 import { waitOf } from "../scheduling/capacity-limits.ts";
 import { resolveWaves } from "../scheduling/waves.ts";
-import type { Caller, Transaction } from "../transaction.ts";
+import type { Transaction } from "../transaction.ts";
+import type { DecidedPart, DecidedRequest } from "./decide-request.ts";
 import type { AdmittedNode } from "./plan-nodes.ts";
 import { failurePolicyOf } from "./request-terms.ts";
-import type { OperationImage } from "./operation-image.ts";
-import type { RequestTerms } from "./request-terms.ts";
-import type { Submission } from "./submission.ts";
 
-/** An admitted request. */
-export interface AdmittedRequest {
-  readonly caller: Caller;
-  readonly terms: RequestTerms;
-  readonly inputHash: string;
-  readonly submission: Submission;
-  readonly installed: OperationImage;
-  /** The cluster that the request selected; null if it selected nodes. */
-  readonly clusterId: string | null;
-  readonly policy: SitePolicy;
-  readonly admitted: readonly AdmittedNode[];
-  /** Variables of the request alone, with those of the restarted one. */
-  readonly variables: JsonObject;
+/** An operation to store: a part of an admitted request. */
+export interface AdmittedPart extends DecidedPart, Pick<DecidedRequest, "caller" | "terms" | "inputHash" | "policy"> {
   /** Null if the request has one operation. */
   readonly batch: string | null;
+}
+
+/** The parts of a request with admitted nodes. The first one has the idempotency key. */
+export function admittedParts({ parts, terms, ...request }: DecidedRequest): AdmittedPart[] {
+  const stored = parts.filter(({ admitted }) => admitted.length > 0);
+  const batch = stored.length > 1 ? randomUUID() : null;
+  return stored.map((part, index) => ({
+    ...request,
+    ...part,
+    terms: index === 0 ? terms : { ...terms, idempotencyKey: undefined },
+    batch,
+  }));
 }
 
 type NewRunOfNode = AdmittedNode & {
@@ -43,17 +44,11 @@ type NewRunOfNode = AdmittedNode & {
   readonly start: ReturnType<typeof waitOf>;
 };
 
-/** A stored operation, and the run of each of its nodes by node id. */
-export interface StoredOperation {
-  readonly operationId: string;
-  readonly runIds: ReadonlyMap<string, string>;
-}
-
 /** Stores operations, one statement a table, and returns them in their order. */
 export async function storeOperations(
   transaction: Transaction,
   context: EngineContext,
-  requests: readonly AdmittedRequest[],
+  requests: readonly AdmittedPart[],
 ): Promise<StoredOperation[]> {
   const { tx } = transaction;
   const { knownPlans } = context;
@@ -83,7 +78,7 @@ export async function storeOperations(
 }
 
 function operationRow(
-  { caller, terms, inputHash, submission, installed, clusterId, variables, admitted, batch }: AdmittedRequest,
+  { caller, terms, inputHash, submission, installed, selection, admitted, batch }: AdmittedPart,
   id: string,
   waves: Waves | null,
 ): NewOperation {
@@ -94,7 +89,7 @@ function operationRow(
     project: caller.project,
     actor: caller.actor,
     reason: terms.reason ?? null,
-    clusterId,
+    clusterId: selection.clusterId,
     restarts: submission.restarts,
     batch,
     idempotencyKey: terms.idempotencyKey ?? null,
@@ -104,7 +99,7 @@ function operationRow(
     waves,
     waveState: waves && "RUNNING",
     maxParallel: submission.rollout.maxParallel ?? null,
-    variables,
+    variables: overlayKeepingNulls(submission.earlierVariables, terms.variables),
     imageId: installed.image?.id ?? null,
     userDataBytes: installed.userData === null ? null : userDataBytes(installed.userData),
     totalCount: admitted.length,
@@ -114,7 +109,7 @@ function operationRow(
 /** Stores what only some operations have. */
 async function storeBeside(
   { tx }: Transaction,
-  { installed, admitted, clusterId }: AdmittedRequest,
+  { installed, admitted, selection: { clusterId } }: AdmittedPart,
   id: string,
 ): Promise<void> {
   if (installed.userData !== null) await putOperationUserData(tx, id, installed.userData);
@@ -123,10 +118,7 @@ async function storeBeside(
   await listWithClusters(tx, id, [...others]);
 }
 
-function newRunsOf(
-  { admitted, policy, submission: { rollout } }: AdmittedRequest,
-  waves: Waves | null,
-): NewRunOfNode[] {
+function newRunsOf({ admitted, policy, submission: { rollout } }: AdmittedPart, waves: Waves | null): NewRunOfNode[] {
   const waveOf = waves ? waveOfEach(waves.sizes) : [];
   return admitted.map((work, index) => {
     const wave = waveOf[index] ?? 0;
@@ -136,7 +128,7 @@ function newRunsOf(
 }
 
 interface NewWork {
-  readonly request: AdmittedRequest;
+  readonly request: AdmittedPart;
   readonly operationId: string;
   readonly runs: readonly NewRunOfNode[];
 }

@@ -38,32 +38,26 @@ interface Checked {
 
 const ISSUES_MAX = 10;
 
-/** Checks of variables, made once for all nodes with the same drivers, plan and variables. */
-export class VariableChecks {
-  readonly #registry: Registry;
-  readonly #rules: AddressRules;
-  readonly #unknown: UnknownVariables;
-  readonly #known = new Map<Plan, Map<string, Promise<VariableCheck>>>();
-
-  constructor(registry: Registry, unknown: UnknownVariables, rules: AddressRules) {
-    this.#registry = registry;
-    this.#rules = rules;
-    this.#unknown = unknown;
-  }
-
-  of({ node, plan, variables }: CheckedNode): Promise<VariableCheck> {
+/** Checks the variables of nodes, once for all nodes with the same drivers, plan and variables. */
+export function createVariableCheck(
+  registry: Registry,
+  unknown: UnknownVariables,
+  rules: AddressRules,
+): (checked: CheckedNode) => Promise<VariableCheck> {
+  const known = new Map<Plan, Map<string, Promise<VariableCheck>>>();
+  return ({ node, plan, variables }) => {
     // Plans are shared objects. Two sets of drivers can have the same plan, and differ in what they read.
     const key = JSON.stringify([node.driver, node.borrowed, node.fallbacks, variables.hash]);
-    const ofPlan = this.#known.get(plan) ?? new Map<string, Promise<VariableCheck>>();
-    this.#known.set(plan, ofPlan);
+    const ofPlan = known.get(plan) ?? new Map<string, Promise<VariableCheck>>();
+    known.set(plan, ofPlan);
     const found = ofPlan.get(key);
     if (found) return found;
-    const composed = this.#registry.compose(node);
+    const composed = registry.compose(node);
     const composition = "composition" in composed ? composed.composition : NO_DRIVERS;
-    const made = checkVariables({ composition, plan, variables, unknown: this.#unknown, rules: this.#rules });
+    const made = checkVariables({ composition, plan, variables, unknown, rules });
     ofPlan.set(key, made);
     return made;
-  }
+  };
 }
 
 /** Nodes with the same drivers, plan and variables share the result, whose messages name no node. */

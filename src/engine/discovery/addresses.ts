@@ -4,6 +4,7 @@
  */
 import { isIPv4, isIPv6 } from "node:net";
 import { addressProblem } from "../../drivers/egress.ts";
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { canonicalIPv6, textOfIPv4, textOfIPv6, valueOfIPv4, valueOfIPv6 } from "../../runtime/ip-addresses.ts";
 import type { IpNetworks } from "../../runtime/ip-networks.ts";
@@ -30,24 +31,14 @@ export function parseAddresses(
   path: readonly string[],
   networks: IpNetworks | null = null,
 ): { readonly addresses: readonly string[]; readonly refusals: readonly Refusal[] } {
-  const refused = (message: string, at: readonly string[] = path): Refusal => ({
-    code: "INVALID_INPUT",
-    message,
-    path: at,
-  });
-  const tooMany = {
-    addresses: [],
-    refusals: [refused(`A discovery takes at most ${ADDRESSES_MAX} addresses. Split them into several requests.`)],
-  };
+  const refused = (message: string) => ({ addresses: [], refusals: [invalidInput(message, path)] });
+  const tooMany = refused(`A discovery takes at most ${ADDRESSES_MAX} addresses. Split them into several requests.`);
   if (given.length === 0)
-    return {
-      addresses: [],
-      refusals: [refused("The list of addresses is empty; name at least one host name, IP address or CIDR range.")],
-    };
+    return refused("The list of addresses is empty; name at least one host name, IP address or CIDR range.");
   if (given.length > ADDRESSES_MAX) return tooMany;
   const entries = given.map(parseEntry);
   const refusals = entries.flatMap((entry, index) =>
-    "flaw" in entry ? [refused(entry.flaw, [...path, String(index)])] : [],
+    "flaw" in entry ? [invalidInput(entry.flaw, [...path, String(index)])] : [],
   );
   if (refusals.length > 0) return { addresses: [], refusals };
   const addresses = new Set<string>();
@@ -56,7 +47,7 @@ export function parseAddresses(
     if (addresses.size > ADDRESSES_MAX) return tooMany;
   }
   const outside = [...addresses].flatMap((address) => (networks && addressProblem(address, networks)) ?? []);
-  if (outside[0] !== undefined) return { addresses: [], refusals: [refused(`${outside[0]}.`)] };
+  if (outside[0] !== undefined) return refused(`${outside[0]}.`);
   return { addresses: [...addresses], refusals: [] };
 }
 

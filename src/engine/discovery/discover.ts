@@ -4,12 +4,12 @@
  * probes the addresses; interrupt-discovery.ts aborts, stops and ends a discovery.
  */
 import { randomUUID } from "node:crypto";
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { insertDiscoveries, putDiscoverySecrets } from "../../store/operations/discoveries.ts";
 import { insertOperations } from "../../store/operations/operations.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
-import type { JsonObject } from "../../store/records.ts";
 import { admitOnce, inputHashWith, isHashOfInput, replayOf } from "../admission/idempotency.ts";
 import { termsFlaws } from "../admission/request-terms.ts";
 import type { RequestTerms } from "../admission/request-terms.ts";
@@ -18,6 +18,8 @@ import { labelFlaws } from "../input/name-rules.ts";
 import { findCluster, unknownCluster } from "../input/node-selector.ts";
 import type { ClusterRef } from "../input/node-selector.ts";
 import { clusterLockRefusals } from "../inventory/cluster-lock.ts";
+import { issueFlaws } from "../inventory/node-settings.ts";
+import type { CheckedSettings } from "../inventory/node-settings.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { parseAddresses } from "./addresses.ts";
@@ -83,21 +85,15 @@ export async function discoverNodes(
 }
 
 /** Hash of the request with the names of its secrets only. */
-function hashOfRequest(request: DiscoverRequest, { settings, secrets }: Login): string {
+function hashOfRequest(request: DiscoverRequest, { settings, secrets }: CheckedSettings): string {
   return hashOf({ ...request, kind: "DISCOVER", settings, secrets: Object.keys(secrets).toSorted() });
-}
-
-/** The settings that probes log in with. */
-export interface Login {
-  readonly settings: JsonObject;
-  readonly secrets: JsonObject;
-  readonly refusals: readonly Refusal[];
 }
 
 interface AdmittedDiscovery {
   readonly caller: Caller;
   readonly request: DiscoverRequest;
-  readonly login: Login;
+  /** The settings that probes log in with. */
+  readonly login: CheckedSettings;
   readonly addresses: readonly string[];
   readonly clusterId: string | null;
   readonly inputHash: string;
@@ -138,55 +134,29 @@ export async function checkLogin(
   registry: Registry,
   { driver: name, settings }: Pick<DiscoverRequest, "driver" | "settings">,
   path: readonly string[] = ["input", "driver"],
-): Promise<Login> {
-  const refused = (...refusals: Refusal[]): Login => ({ settings: {}, secrets: {}, refusals });
+): Promise<CheckedSettings> {
+  const refused = (refusals: readonly Refusal[]) => ({ settings: {}, secrets: {}, refusals });
   const driver = registry.get(name);
   if (!driver) {
     const loaded = registry.drivers.map((one) => one.name).join(", ") || "none";
-    return refused({
-      code: "INVALID_INPUT",
-      message: `Driver ${JSON.stringify(name)} is not loaded (loaded: ${loaded}). Add its plugin to OSTLER_PLUGINS.`,
-      path,
-    });
+    const message = `Driver ${JSON.stringify(name)} is not loaded (loaded: ${loaded}). Add its plugin to OSTLER_PLUGINS.`;
+    return refused([invalidInput(message, path)]);
   }
   const checked = await registry.checkDiscovery(driver, settings ?? {});
   if (!checked) {
-    const able =
-      registry.drivers
-        .filter(({ discover }) => discover)
-        .map((one) => one.name)
-        .join(", ") || "none";
-    return refused({
-      code: "UNSUPPORTED_BY_DRIVER",
-      message: `Driver "${name}" cannot discover nodes (drivers that can: ${able}). Register its nodes with registerNodes.`,
-      path,
-    });
+    const able = registry.drivers.flatMap((one) => (one.discover ? [one.name] : [])).join(", ") || "none";
+    const message = `Driver "${name}" cannot discover nodes (drivers that can: ${able}). Register its nodes with registerNodes.`;
+    return refused([{ code: "UNSUPPORTED_BY_DRIVER", message, path }]);
   }
-  if (checked.ok)
-    return {
-      settings: checked.settings,
-      secrets: checked.secrets,
-      refusals: sizeFlaws(`Settings for a discovery with driver ${name}`, { ...checked.settings, ...checked.secrets }, [
-        ...path,
-        name,
-      ]),
-    };
-  return refused(
-    ...checked.issues.map(({ path: at, message }): Refusal => ({
-      code: "INVALID_INPUT",
-      message: `Settings for a discovery with driver ${name}${at.length > 0 ? ` (${at.join(".")})` : ""}: ${message}.`,
-      path: [...path, name, ...at],
-    })),
-  );
+  const [what, at] = [`Settings for a discovery with driver ${name}`, [...path, name]];
+  if (!checked.ok) return refused(issueFlaws(what, checked.issues, at));
+  const { secrets } = checked;
+  const refusals = sizeFlaws(what, { ...checked.settings, ...secrets }, at);
+  return { settings: checked.settings, secrets, refusals };
 }
 
 function prefixFlaws(prefix: string | undefined): Refusal[] {
   if (prefix === undefined || PREFIX.test(prefix)) return [];
-  return [
-    {
-      code: "INVALID_INPUT",
-      message: `Invalid namePrefix ${JSON.stringify(prefix)}: use 1–100 letters, digits, dots, dashes or underscores; begin with a letter or digit.`,
-      path: ["input", "namePrefix"],
-    },
-  ];
+  const message = `Invalid namePrefix ${JSON.stringify(prefix)}: use 1–100 letters, digits, dots, dashes or underscores; begin with a letter or digit.`;
+  return [invalidInput(message, ["input", "namePrefix"])];
 }

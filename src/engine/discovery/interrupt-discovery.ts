@@ -1,5 +1,4 @@
 /** Aborting, stopping and ending a discovery. */
-import type { Interrupt } from "../../lifecycle/operation-states.ts";
 import { outcome } from "../../lifecycle/operation-states.ts";
 import {
   deleteDiscoverySecrets,
@@ -9,21 +8,21 @@ import {
 } from "../../store/operations/discoveries.ts";
 import { takeStopsOver } from "../../store/operations/due-operations.ts";
 import {
-  finishOperation,
+  finishOperations,
   interruptOperation,
   lockOperation,
   noteFirstFailure,
   operationsByIds,
 } from "../../store/operations/operations.ts";
 import type { OperationRow } from "../../store/operations/operations.ts";
-import type { Reader, Tx } from "../../store/postgres/database.ts";
+import type { Reader } from "../../store/postgres/database.ts";
 import { keepReadOnly } from "../../store/postgres/transactions.ts";
 import type { EngineContext } from "../context.ts";
 import { refuseRequest } from "../input/answers.ts";
 import type { SubmitAnswer } from "../input/answers.ts";
 import { addressesEntry } from "../input/forecast-entries.ts";
 import { abortFlaws, stopFlaws, timeoutOf } from "../input/interrupt-request.ts";
-import type { AbortRequest, AbortResult, StopRequest } from "../input/interrupt-request.ts";
+import type { AbortRequest, StopRequest } from "../input/interrupt-request.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import { operationEnded, unknownOperation } from "../input/work-selector.ts";
 import type { WorkSelector } from "../input/work-selector.ts";
@@ -36,75 +35,42 @@ export async function selectedDiscovery(reader: Reader, selector: WorkSelector):
   return operation?.kind === "DISCOVER" ? operation.id : null;
 }
 
-/** Ends a discovery at once. The results of probes that are still running are dropped. */
-export async function abortDiscovery(
+/** An abort ends a discovery at once, and the results of probes that are still running are dropped. */
+type DiscoveryInterrupt =
+  | { readonly kind: "ABORT"; readonly request: AbortRequest }
+  /** No further probe starts, and the discovery ends when the running ones have, or the time of the stop is over. */
+  | { readonly kind: "STOP"; readonly request: StopRequest };
+
+/** Aborts or stops a discovery; in a dry run, says what becomes of the addresses that have no result yet. */
+export async function interruptDiscovery(
   context: EngineContext,
   caller: Caller,
-  { operationId, request }: { readonly operationId: string; readonly request: AbortRequest },
-): Promise<AbortResult> {
-  const flaws = abortFlaws(request);
-  if (flaws.length > 0) return refuseRequest(flaws);
-  if (request.dryRun)
-    return context.transact(({ tx }) =>
-      forecastDiscovery(tx, operationId, { interrupt: "ABORT", timeoutSeconds: null }),
-    );
-  return context.transact(async (transaction): Promise<AbortResult> => {
-    const operation = await lockOperation(transaction.tx, operationId);
-    if (!operation) return refuseRequest(unknownOperation(operationId));
-    if (operation.finishedAt) return refuseRequest(operationEnded(operationId, operation.state));
-    if (operation.interrupt !== "ABORT")
-      await interruptOperation(transaction.tx, operationId, {
-        interrupt: "ABORT",
-        interruptBy: caller.actor,
-        interruptReason: request.reason ?? null,
-      });
-    await finishDiscovery(transaction, { id: operationId, interrupt: "ABORT" });
-    return { operationId, results: [], refusals: [], replayed: false };
-  });
-}
-
-/** Starts no further probe, and ends the discovery when the running ones have ended or the time of the stop is over. */
-export async function stopDiscovery(
-  context: EngineContext,
-  caller: Caller,
-  { operationId, request }: { readonly operationId: string; readonly request: StopRequest },
-): Promise<SubmitAnswer> {
-  const flaws = stopFlaws(request);
-  if (flaws.length > 0) return refuseRequest(flaws);
-  if (request.dryRun)
-    return context.transact(({ tx }) =>
-      forecastDiscovery(tx, operationId, { interrupt: "STOP", timeoutSeconds: timeoutOf(request) }),
-    );
-  return context.transact(async (transaction): Promise<SubmitAnswer> => {
-    const operation = await lockOperation(transaction.tx, operationId);
-    if (!operation) return refuseRequest(unknownOperation(operationId));
-    const answer = { operationId, results: [], refusals: [], replayed: false };
-    if (operation.finishedAt) return answer;
-    const stop = { interrupt: "STOP", interruptBy: caller.actor, interruptReason: request.reason ?? null } as const;
-    if (operation.interrupt !== "STOP") await interruptOperation(transaction.tx, operationId, stop, timeoutOf(request));
-    if (operation.startedAt === null) await finishDiscovery(transaction, { id: operationId, interrupt: "STOP" });
-    return answer;
-  });
-}
-
-/**
- * The effect that an interrupt would have on the addresses without a result. Probes are not recorded before they have
- * one.
- */
-async function forecastDiscovery(
-  tx: Tx,
-  operationId: string,
-  { interrupt, timeoutSeconds }: { readonly interrupt: Interrupt; readonly timeoutSeconds: number | null },
+  id: string,
+  { kind, request }: DiscoveryInterrupt,
 ): Promise<SubmitAnswer & { readonly results: readonly never[] }> {
-  await keepReadOnly(tx);
-  const [operation] = await operationsByIds(tx, [operationId]);
-  if (!operation) return refuseRequest(unknownOperation(operationId));
-  if (operation.finishedAt && interrupt === "ABORT") return refuseRequest(operationEnded(operationId, operation.state));
-  const { QUEUED = 0 } = (await discoveryCounts(tx, [operationId])).get(operationId) ?? {};
-  const isNew = operation.finishedAt === null && operation.interrupt !== interrupt;
-  const ends = interrupt === "ABORT" || operation.startedAt === null ? "NOW" : "PENDING";
-  const entries = addressesEntry(QUEUED, isNew ? ends : "NONE");
-  return { ...refuseRequest([]), forecast: { entries, timeoutSeconds } };
+  const flaws = kind === "ABORT" ? abortFlaws(request) : stopFlaws(request);
+  if (flaws.length > 0) return refuseRequest(flaws);
+  const seconds = kind === "ABORT" ? undefined : timeoutOf(request);
+  return context.transact(async (transaction) => {
+    const { tx } = transaction;
+    if (request.dryRun) await keepReadOnly(tx);
+    const operation = request.dryRun ? (await operationsByIds(tx, [id]))[0] : await lockOperation(tx, id);
+    if (!operation) return refuseRequest(unknownOperation(id));
+    const { finishedAt, startedAt, interrupt, state } = operation;
+    if (finishedAt && kind === "ABORT") return refuseRequest(operationEnded(id, state));
+    const isNew = !finishedAt && interrupt !== kind;
+    const endsNow = kind === "ABORT" || startedAt === null;
+    if (request.dryRun) {
+      // Probes are not recorded before they have a result.
+      const { QUEUED = 0 } = (await discoveryCounts(tx, [id])).get(id) ?? {};
+      const entries = addressesEntry(QUEUED, !isNew ? "NONE" : endsNow ? "NOW" : "PENDING");
+      return { ...refuseRequest([]), forecast: { entries, timeoutSeconds: seconds ?? null } };
+    }
+    const recorded = { interrupt: kind, interruptBy: caller.actor, interruptReason: request.reason ?? null };
+    if (isNew) await interruptOperation(tx, id, recorded, seconds);
+    if (!finishedAt && endsNow) await finishDiscovery(transaction, { id, interrupt: kind });
+    return { operationId: id, results: [], refusals: [], replayed: false };
+  });
 }
 
 /** The time of a stop is over: addresses whose probes are still running are skipped. */
@@ -127,9 +93,9 @@ export async function finishDiscovery(
   if (failure) await noteFirstFailure(tx, id, failure);
   const { REGISTERED = 0, KNOWN = 0, FAILED = 0, SKIPPED = 0 } = (await discoveryCounts(tx, [id])).get(id) ?? {};
   const skipped = interrupt === "ABORT" ? { aborted: SKIPPED, stopped: 0 } : { aborted: 0, stopped: SKIPPED };
-  await finishOperation(
+  await finishOperations(
     tx,
-    id,
+    [id],
     outcome(
       { succeeded: REGISTERED + KNOWN, succeededWithErrors: 0, failed: FAILED, ...skipped },
       { interrupt, cleanedUpAll: false },

@@ -8,6 +8,7 @@ import type { Ability, MachineCall } from "../../drivers/driver.ts";
 import type { Dispatched } from "../../drivers/isolation/dispatch.ts";
 import { validate } from "../../drivers/issues.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
+import { invalidInput } from "../../errors.ts";
 import type { ErrorCode, FailureKind, Refusal } from "../../errors.ts";
 import { mapConcurrently } from "../../runtime/concurrency.ts";
 import { sentence } from "../../runtime/text.ts";
@@ -91,16 +92,12 @@ export class NodeProbes {
     const { registry } = this.#parts;
     const { addresses, refusals } = parseAddresses(request.addresses, ["input", "addresses"], registry.networks);
     const { logins, refusals: flaws } = await this.#logins(request);
-    const tooMany =
-      addresses.length > PROBED_ADDRESSES_MAX
-        ? [
-            invalid(
-              `The request has ${addresses.length} addresses, and at most ${PROBED_ADDRESSES_MAX} can be probed at once. Send several requests, or use discoverNodes.`,
-              "addresses",
-            ),
-          ]
-        : [];
-    const all = [...refusals, ...tooMany, ...flaws];
+    const all = [...refusals];
+    if (addresses.length > PROBED_ADDRESSES_MAX) {
+      const message = `The request has ${addresses.length} addresses, and at most ${PROBED_ADDRESSES_MAX} can be probed at once. Send several requests, or use discoverNodes.`;
+      all.push(invalidInput(message, ["input", "addresses"]));
+    }
+    all.push(...flaws);
     if (all.length > 0) return { answers: [], refusals: all };
     const until = new Deadline(REQUEST_MS);
     const { probeMs = DRIVER_MS } = this.#parts;
@@ -122,16 +119,10 @@ export class NodeProbes {
     const { registry } = this.#parts;
     const isNamed = drivers !== undefined;
     const named = drivers ?? registry.drivers.filter(canDiscover).map(({ name }) => ({ driver: name, settings: {} }));
-    if (named.length === 0 || named.length > PROBING_DRIVERS_MAX)
-      return {
-        logins: [],
-        refusals: [
-          invalid(
-            `The request has ${named.length} drivers. Name 1 to ${PROBING_DRIVERS_MAX} that can discover nodes.`,
-            "drivers",
-          ),
-        ],
-      };
+    if (named.length === 0 || named.length > PROBING_DRIVERS_MAX) {
+      const message = `The request has ${named.length} drivers. Name 1 to ${PROBING_DRIVERS_MAX} that can discover nodes.`;
+      return { logins: [], refusals: [invalidInput(message, ["input", "drivers"])] };
+    }
     const logins: Login[] = [];
     const refusals: Refusal[] = [];
     for (const [index, one] of named.entries()) {
@@ -147,7 +138,7 @@ export class NodeProbes {
         continue;
       }
       const { settings, secrets } = login;
-      const secretTexts = Object.values(secrets).filter((value) => typeof value === "string");
+      const secretTexts = Object.values(secrets);
       const redactor = createRedactor(secretTexts);
       const terms = { driver, driverName: driver.name, redactor, namePrefix: "" };
       const checked = await validate(driver.discover.settings, { ...settings, ...secrets });
@@ -254,8 +245,4 @@ interface AbilityRequest extends Omit<ProbedCall, "probed"> {
   /** The settings of the node, with its secrets. */
   readonly full: JsonObject;
   readonly address: string;
-}
-
-function invalid(message: string, member: keyof ProbeRequest): Refusal {
-  return { code: "INVALID_INPUT", message, path: ["input", member] };
 }

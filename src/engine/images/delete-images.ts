@@ -1,5 +1,5 @@
 /** Deleting images, with the files that the service stores of them. */
-import { RefusalError } from "../../errors.ts";
+import { RefusalError, invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import {
@@ -12,11 +12,13 @@ import {
   operationsWithImages,
 } from "../../store/images.ts";
 import type { ImageRef, ImageRow } from "../../store/images.ts";
+import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
+import { answerEdit, requireNone } from "../input/edits.ts";
 import { listed, nodesText } from "../input/name-rules.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { deleteImageFile, imageFileName } from "./image-files.ts";
-import { unknownImages } from "./images.ts";
+import { refuseImages, unknownImages } from "./images.ts";
 import type { ImagesEdited } from "./images.ts";
 
 export interface DeleteImagesRequest {
@@ -34,35 +36,22 @@ export async function deleteImages(
   _caller: Caller,
   { images, force = false }: DeleteImagesRequest,
 ): Promise<ImagesEdited> {
-  if (images.length === 0)
-    return {
-      imageIds: [],
-      refusals: [
-        {
-          code: "INVALID_INPUT",
-          message: "An empty list deletes nothing; name at least one image.",
-          path: ["input", "images"],
-        },
-      ],
-    };
-  try {
+  const remove = async () => {
+    if (images.length === 0)
+      throw new RefusalError([invalidInput("An empty list deletes nothing; name at least one image.", PATH)]);
     const deleted = await context.transact(async (transaction) => {
       const rows = await lockNamed(transaction, images);
-      const uses = await usesOf(transaction, rows, force);
-      if (uses.length > 0) throw new RefusalError(uses);
-      await removeImages(
-        transaction.tx,
-        rows.map(({ id }) => id),
-      );
+      requireNone(await usesOf(transaction, rows, force));
+      await removeImages(transaction.tx, idsOf(rows));
       return rows;
     });
     await deleteFiles(context, deleted);
-    return { imageIds: deleted.map(({ id }) => id), refusals: [] };
-  } catch (error) {
-    if (error instanceof RefusalError) return { imageIds: [], refusals: error.refusals };
-    throw error;
-  }
+    return { imageIds: idsOf(deleted), refusals: [] };
+  };
+  return answerEdit<ImagesEdited>(remove, refuseImages);
 }
+
+const PATH = ["input", "images"];
 
 async function lockNamed({ tx }: Transaction, refs: readonly ImageRef[]): Promise<ImageRow[]> {
   const named = await imagesByNames(
@@ -71,32 +60,31 @@ async function lockNamed({ tx }: Transaction, refs: readonly ImageRef[]): Promis
   );
   const idOf = (ref: ImageRef) => ("id" in ref ? ref.id : (named.find(({ name }) => name === ref.name)?.id ?? ""));
   const rows = await lockImages(tx, [...new Set(refs.map(idOf).filter(isUuid))], "DELETE");
-  const known = new Set(rows.map(({ id }) => id));
+  const known = new Set(idsOf(rows));
   const unknown = refs.filter((ref) => !known.has(idOf(ref)));
-  if (unknown.length > 0) throw new RefusalError([unknownImages(unknown, ["input", "images"])]);
+  if (unknown.length > 0) throw new RefusalError([unknownImages(unknown, PATH)]);
   return rows;
 }
 
 /** A refusal for each image that is in use. Its row is locked, so no request for new work can name it meanwhile. */
 async function usesOf({ tx }: Transaction, rows: readonly ImageRow[], force: boolean): Promise<Refusal[]> {
-  const ids = rows.map(({ id }) => id);
+  const ids = idsOf(rows);
   const operations = Map.groupBy(await operationsWithImages(tx, ids), ({ imageId }) => imageId);
   // Read after the operations: a run that ends in between has left its image on its node.
   const nodes = force ? new Map<string, never>() : await nodesWithImages(tx, ids, NODES_NAMED);
   return rows.flatMap(({ id, name }): Refusal[] => {
-    const path = ["input", "images"];
     const [first, ...others] = operations.get(id) ?? [];
     if (first) {
       const all = listed([first, ...others].map(({ kind, operationId }) => `${kind} ${operationId}`));
       const message = `Image ${name} is in use by unfinished operations: ${all}. Abort them, or wait for their end, before you delete the image.`;
-      return [{ code: "IN_USE", message, path, operationId: first.operationId }];
+      return [{ code: "IN_USE", message, path: PATH, operationId: first.operationId }];
     }
     const use = nodes.get(id);
     if (!use) return [];
     const rest = use.count - use.names.length;
     const names = `${use.names.join(", ")}${rest > 0 ? ` and ${rest.toLocaleString("en")} others` : ""}`;
     const message = `Image ${name} is installed on ${nodesText(use.count)}: ${names}. Repeat the request with \`force: true\` to delete the image; the nodes keep their systems.`;
-    return [{ code: "IN_USE", message, path, nodeId: use.firstId, nodes: { count: use.count, refs: use.names } }];
+    return [{ code: "IN_USE", message, path: PATH, nodeId: use.firstId, nodes: { count: use.count, refs: use.names } }];
   });
 }
 

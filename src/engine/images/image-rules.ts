@@ -1,4 +1,5 @@
 /** Rules for the fields of images. Each function returns the flaws of its input. */
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { CHECKSUM_DIGITS } from "../../lifecycle/images.ts";
 import type { ChecksumAlgorithm, ImageFormat } from "../../lifecycle/images.ts";
@@ -13,20 +14,23 @@ export const USER_DATA_BYTES_MAX = 64 * 1024;
 /** Images in one request. */
 export const IMAGES_MAX = 100;
 
-const flaw = (message: string, path: readonly string[]): Refusal => ({ code: "INVALID_INPUT", message, path });
-
 export function imageUrlFlaws(url: string, path: readonly string[]): Refusal[] {
   const parsed = URL.canParse(url) ? new URL(url) : null;
   if (!parsed || !["http:", "https:"].includes(parsed.protocol) || parsed.hostname === "" || hasControls(url))
-    return [flaw("Invalid url: use an address such as https://images.example/debian-13.raw.zst.", path)];
+    return [invalidInput("Invalid url: use an address such as https://images.example/debian-13.raw.zst.", path)];
   if (parsed.username !== "" || parsed.password !== "")
-    return [flaw("Invalid url: it has a user or a password. The API shows addresses; use one without them.", path)];
+    return [
+      invalidInput("Invalid url: it has a user or a password. The API shows addresses; use one without them.", path),
+    ];
   if (isServerless(url))
     return [
-      flaw("Invalid url: its host is a link-local, metadata, multicast or broadcast address, not a server.", path),
+      invalidInput(
+        "Invalid url: its host is a link-local, metadata, multicast or broadcast address, not a server.",
+        path,
+      ),
     ];
   if (url.length > IMAGE_URL_LENGTH_MAX)
-    return [flaw(`Invalid url: use at most ${IMAGE_URL_LENGTH_MAX.toLocaleString("en")} characters.`, path)];
+    return [invalidInput(`Invalid url: use at most ${IMAGE_URL_LENGTH_MAX.toLocaleString("en")} characters.`, path)];
   return [];
 }
 
@@ -34,7 +38,9 @@ export function checksumFlaws(algorithm: ChecksumAlgorithm, value: string, path:
   const digits = CHECKSUM_DIGITS[algorithm];
   if (value.length === digits && /^[0-9a-f]+$/i.test(value)) return [];
   const found = /^[0-9a-f]*$/i.test(value) ? `it has ${value.length}` : "it has other characters";
-  return [flaw(`Invalid checksum: ${algorithm} has ${digits} hexadecimal digits; ${found}.`, [...path, "value"])];
+  return [
+    invalidInput(`Invalid checksum: ${algorithm} has ${digits} hexadecimal digits; ${found}.`, [...path, "value"]),
+  ];
 }
 
 export interface ImageSizes {
@@ -45,21 +51,26 @@ export interface ImageSizes {
 
 export function sizesFlaws({ format, sizeBytes, diskBytes }: ImageSizes, path: readonly string[]): Refusal[] {
   const flaws: Refusal[] = [];
-  if (sizeBytes < 1) flaws.push(flaw("Invalid sizeBytes: the file has at least 1 byte.", [...path, "sizeBytes"]));
+  if (sizeBytes < 1)
+    flaws.push(invalidInput("Invalid sizeBytes: the file has at least 1 byte.", [...path, "sizeBytes"]));
   if (diskBytes == null) return flaws;
-  if (diskBytes < 1) flaws.push(flaw("Invalid diskBytes: use at least 1 byte.", [...path, "diskBytes"]));
+  if (diskBytes < 1) flaws.push(invalidInput("Invalid diskBytes: use at least 1 byte.", [...path, "diskBytes"]));
   else if (format === "RAW" && diskBytes !== sizeBytes)
-    flaws.push(flaw("Invalid diskBytes: a RAW file is as large as its content; leave it out.", [...path, "diskBytes"]));
+    flaws.push(
+      invalidInput("Invalid diskBytes: a RAW file is as large as its content; leave it out.", [...path, "diskBytes"]),
+    );
   return flaws;
 }
 
 export function userDataFlaws(userData: string | null | undefined, path: readonly string[]): Refusal[] {
   if (userData == null) return [];
-  if (userData === "") return [flaw("The user data is empty. Leave it out, or use null to remove it.", path)];
+  if (userData === "") return [invalidInput("The user data is empty. Leave it out, or use null to remove it.", path)];
   const bytes = userDataBytes(userData);
   if (bytes <= USER_DATA_BYTES_MAX) return [];
   const [given, max] = [bytes, USER_DATA_BYTES_MAX].map((count) => count.toLocaleString("en"));
-  return [flaw(`The user data has ${given} bytes; at most ${max} are stored. Let it fetch what is larger.`, path)];
+  return [
+    invalidInput(`The user data has ${given} bytes; at most ${max} are stored. Let it fetch what is larger.`, path),
+  ];
 }
 
 export function userDataBytes(userData: string): number {

@@ -3,7 +3,7 @@
  * content is another image. User data is a secret: it is stored apart, and nothing returns it.
  */
 import { randomUUID } from "node:crypto";
-import { RefusalError } from "../../errors.ts";
+import { RefusalError, invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import type { ChecksumAlgorithm, Architecture, ImageFormat } from "../../lifecycle/images.ts";
 import type { BootModeName } from "../../lifecycle/verbs.ts";
@@ -20,10 +20,12 @@ import {
 } from "../../store/images.ts";
 import type { ImageRef, ImageRow } from "../../store/images.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
+import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
+import { answerEdit, inOrderOfList, requireNone, requireRevision } from "../input/edits.ts";
 import { IMAGES_MAX, checksumFlaws, imageUrlFlaws, sizesFlaws, userDataBytes, userDataFlaws } from "./image-rules.ts";
-import { labelFlaws, nameFlaw } from "../input/name-rules.ts";
+import { labelFlaws, nameFlaw, repeatedNames } from "../input/name-rules.ts";
 import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { imageFileBytes, imageFileName } from "./image-files.ts";
@@ -73,18 +75,18 @@ export async function registerImages(
   caller: Caller,
   given: readonly NewImage[],
 ): Promise<ImagesEdited> {
-  const flaws = [...countFlaws(given), ...given.flatMap(newImageFlaws), ...repeatedNames(given)];
+  const flaws = [...countFlaws(given), ...given.flatMap(newImageFlaws), ...repeatedNames(given, ["input", "images"])];
   try {
     return await context.transact(async (transaction) => {
       if (given.some(({ url }) => url === undefined)) await lockImageFiles(transaction.tx);
       const conflicts = [...(await takenNames(transaction, given)), ...(await missingFiles(context, given))];
-      const refusals = [...flaws, ...conflicts].toSorted((a, b) => positionOf(a) - positionOf(b));
-      if (refusals.length > 0) return { imageIds: [], refusals };
+      const refusals = inOrderOfList([...flaws, ...conflicts]);
+      if (refusals.length > 0) return refuseImages(refusals);
       const rows = given.map(rowOf);
       await insertImages(transaction.tx, rows);
       for (const [index, { userData }] of given.entries())
         if (userData !== undefined) await putImageUserData(transaction.tx, rows[index]?.id ?? "", userData);
-      return { imageIds: rows.map(({ id }) => id), refusals: [] };
+      return { imageIds: idsOf(rows), refusals: [] };
     });
   } catch (error) {
     // Another request took one of the names between the check and the insert.
@@ -119,7 +121,7 @@ function countFlaws(given: readonly NewImage[]): Refusal[] {
     given.length === 0
       ? "An empty list registers nothing; give at least one image."
       : `A request registers at most ${IMAGES_MAX} images; this one has ${given.length}.`;
-  return [{ code: "INVALID_INPUT", message, path: ["input", "images"] }];
+  return [invalidInput(message, ["input", "images"])];
 }
 
 function newImageFlaws(image: NewImage, index: number): Refusal[] {
@@ -136,21 +138,12 @@ function newImageFlaws(image: NewImage, index: number): Refusal[] {
   ];
 }
 
-function repeatedNames(given: readonly NewImage[]): Refusal[] {
-  return given.flatMap(({ name }, index): Refusal[] => {
-    if (given.findIndex((other) => other.name === name) === index) return [];
-    const path = ["input", "images", String(index), "name"];
-    return [{ code: "INVALID_INPUT", message: `The name ${name} is given twice.`, path }];
-  });
-}
-
 async function takenNames({ tx }: Transaction, given: readonly NewImage[]): Promise<Refusal[]> {
   const taken = await imagesByNames(tx, given.map(({ name }) => name).filter(isStorable));
-  return taken.map(({ name }) => ({
-    code: "INVALID_INPUT",
-    message: `An image ${name} exists already.`,
-    path: ["input", "images", String(given.findIndex((image) => image.name === name)), "name"],
-  }));
+  return taken.map(({ name }) => {
+    const index = given.findIndex((image) => image.name === name);
+    return invalidInput(`An image ${name} exists already.`, ["input", "images", String(index), "name"]);
+  });
 }
 
 /** The refusals of images whose files the folder of the service lacks, or has with another size. */
@@ -160,7 +153,7 @@ async function missingFiles({ imageFolder }: EngineContext, given: readonly NewI
       const { algorithm, value } = checksum;
       if (url !== undefined || checksumFlaws(algorithm, value, []).length > 0) return [];
       const path = ["input", "images", String(index), "url"];
-      const refuse = (message: string): Refusal[] => [{ code: "INVALID_INPUT", message, path }];
+      const refuse = (message: string): Refusal[] => [invalidInput(message, path)];
       if (imageFolder === null) return refuse("This service stores no images. Give the url of the file.");
       const file = { checksumAlgorithm: algorithm, checksum: value.toLowerCase() };
       const bytes = await imageFileBytes(imageFolder, file);
@@ -174,40 +167,30 @@ async function missingFiles({ imageFolder }: EngineContext, given: readonly NewI
   return found.flat();
 }
 
-/** Position in the request of the image that a refusal is about. */
-function positionOf({ path }: Refusal): number {
-  return Number(path?.[2] ?? 0);
-}
-
 // ---- update
 
 /** Operations that were accepted keep the user data that they had then, and install from the new address. */
 export async function updateImage(
   context: EngineContext,
   _caller: Caller,
-  { image: ref, change }: { readonly image: ImageRef; readonly change: ImageChange },
+  ref: ImageRef,
+  change: ImageChange,
 ): Promise<ImagesEdited> {
-  const flaws = changeFlaws(change);
-  if (flaws.length > 0) return { imageIds: [], refusals: flaws };
-  try {
-    return await context.transact(async (transaction) => {
+  const edit = async () => {
+    requireNone(changeFlaws(change));
+    return context.transact(async (transaction) => {
       const image = await lockKnown(transaction, ref, change.ifRevision);
-      const conflicts = conflictsOf(image, change);
-      if (conflicts.length > 0) throw new RefusalError(conflicts);
+      requireNone(conflictsOf(image, change));
       await applyChange(transaction, image, change);
       return { imageIds: [image.id], refusals: [] };
     });
-  } catch (error) {
-    if (error instanceof RefusalError) return { imageIds: [], refusals: error.refusals };
-    if (violatedConstraint(error)?.startsWith("images_name"))
-      return {
-        imageIds: [],
-        refusals: [
-          { code: "INVALID_INPUT", message: `An image ${change.name} exists already.`, path: ["input", "name"] },
-        ],
-      };
-    throw error;
-  }
+  };
+  const unique = { constraint: "images_name", message: `An image ${change.name} exists already.` };
+  return answerEdit<ImagesEdited>(edit, refuseImages, unique);
+}
+
+export function refuseImages(refusals: readonly Refusal[]): ImagesEdited {
+  return { imageIds: [], refusals };
 }
 
 function changeFlaws({ name, description, url, labels, userData }: ImageChange): Refusal[] {
@@ -222,31 +205,18 @@ function changeFlaws({ name, description, url, labels, userData }: ImageChange):
 
 /** The flaws of a change that depend on the image. */
 function conflictsOf({ name, url, format, sizeBytes }: ImageRow, change: ImageChange): Refusal[] {
-  const stored: Refusal[] =
-    url === null && change.url !== undefined
-      ? [
-          {
-            code: "INVALID_INPUT",
-            message: `The service stores the file of image ${name}, so the image has no url. Register another image for another address.`,
-            path: ["input", "url"],
-          },
-        ]
-      : [];
-  return [...stored, ...sizesFlaws({ format, sizeBytes, diskBytes: change.diskBytes }, ["input"])];
+  const flaws = sizesFlaws({ format, sizeBytes, diskBytes: change.diskBytes }, ["input"]);
+  if (url !== null || change.url === undefined) return flaws;
+  const message = `The service stores the file of image ${name}, so the image has no url. Register another image for another address.`;
+  return [invalidInput(message, ["input", "url"]), ...flaws];
 }
 
 async function applyChange({ tx }: Transaction, image: ImageRow, change: ImageChange): Promise<void> {
-  const { name, description, url, diskBytes, architecture, bootMode, labels, callsHome, userData } = change;
+  const { ifRevision: _, diskBytes, userData, ...fields } = change;
   const changed = changedFields<ImageRow>(image, {
-    ...(name !== undefined && { name }),
-    ...(description !== undefined && { description }),
-    ...(url !== undefined && { url }),
-    ...(diskBytes !== undefined && image.format !== "RAW" && { diskBytes }),
-    ...(architecture && { architecture }),
-    ...(bootMode !== undefined && { bootMode }),
-    ...(labels && { labels }),
-    ...(callsHome !== undefined && { callsHome }),
-    ...(userData !== undefined && { userDataBytes: userData === null ? null : userDataBytes(userData) }),
+    ...fields,
+    diskBytes: image.format === "RAW" ? undefined : diskBytes,
+    userDataBytes: typeof userData === "string" ? userDataBytes(userData) : userData,
   });
   const hasNewUserData = userData !== undefined && userData !== (await imageUserData(tx, image.id));
   if (hasNewUserData) await putImageUserData(tx, image.id, userData);
@@ -257,14 +227,8 @@ async function lockKnown({ tx }: Transaction, ref: ImageRef, ifRevision: number 
   const id = "id" in ref ? ref.id : (await imagesByNames(tx, [ref.name]))[0]?.id;
   const [image] = id !== undefined && isUuid(id) ? await lockImages(tx, [id], "CHANGE") : [];
   if (!image) throw new RefusalError([unknownImages([ref], ["input", "image"])]);
-  if (ifRevision === undefined || ifRevision === image.revision) return image;
-  throw new RefusalError([
-    {
-      code: "STALE_REVISION",
-      message: `Image ${image.name} is at revision ${image.revision}, not ${ifRevision}. Read it again and repeat the change.`,
-      path: ["input", "ifRevision"],
-    },
-  ]);
+  requireRevision(`Image ${image.name}`, image.revision, ifRevision);
+  return image;
 }
 
 export function unknownImages(refs: readonly ImageRef[], path: readonly string[]): Refusal {

@@ -98,13 +98,20 @@ export function refuseRequest(refusals: readonly Refusal[]): SubmitAnswer & { re
   return { operationId: null, results: [], refusals, replayed: false };
 }
 
-/** A stored request. `runIds`: the run of each node, by node id. */
+/** A stored operation, and the run of each of its nodes by node id. */
+export interface StoredOperation {
+  readonly operationId: string;
+  readonly runIds: ReadonlyMap<string, string>;
+}
+
+/** A stored request, with its operations. */
 export function acceptedRequest(
-  operationIds: readonly string[],
-  runIds: ReadonlyMap<string, string>,
+  operations: readonly StoredOperation[],
   { planHash, answers }: { readonly planHash: string; readonly answers: readonly NodeAnswer[] },
 ): SubmitAnswer {
+  const runIds = new Map(operations.flatMap((one) => [...one.runIds]));
   const results = answers.map((answer) => ({ ...answer, runId: runIds.get(answer.nodeId ?? "") ?? null }));
+  const operationIds = operations.map(({ operationId }) => operationId);
   return { ...answeredOperations(operationIds), results, refusals: [], replayed: false, planHash };
 }
 

@@ -1,4 +1,5 @@
 /** Requests to abort or stop work, whether runs on nodes or a discovery. */
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import type { AbortEffect, AbortMode } from "../../lifecycle/interrupts.ts";
 import type { Acceptance, NodeAnswer, SubmitAnswer } from "./answers.ts";
@@ -37,13 +38,10 @@ export interface StopRequest extends InterruptRequest {
 }
 
 export function abortFlaws({ mode, reason }: AbortRequest): Refusal[] {
-  const isForcedWithoutReason = mode === "FORCE" && (reason ?? "").trim() === "";
-  const flaw: Refusal = {
-    code: "INVALID_INPUT",
-    message: "An abort with mode FORCE requires a reason. It leaves the machine in an unknown condition.",
-    path: ["input", "reason"],
-  };
-  return [...reasonFlaws(reason), ...(isForcedWithoutReason ? [flaw] : [])];
+  const flaws = reasonFlaws(reason);
+  if (mode !== "FORCE" || (reason ?? "").trim() !== "") return flaws;
+  const message = "An abort with mode FORCE requires a reason. It leaves the machine in an unknown condition.";
+  return [...flaws, invalidInput(message, ["input", "reason"])];
 }
 
 const STOP_TIMEOUT_SECONDS = 600;
@@ -55,11 +53,8 @@ export function timeoutOf({ timeoutSeconds = STOP_TIMEOUT_SECONDS }: StopRequest
 
 export function stopFlaws(request: StopRequest): Refusal[] {
   const seconds = timeoutOf(request);
-  const isValid = seconds >= 1 && seconds <= STOP_TIMEOUT_SECONDS_MAX;
-  const flaw: Refusal = {
-    code: "INVALID_INPUT",
-    message: `Invalid timeoutSeconds: use 1–${STOP_TIMEOUT_SECONDS_MAX} seconds.`,
-    path: ["input", "timeoutSeconds"],
-  };
-  return [...reasonFlaws(request.reason), ...(isValid ? [] : [flaw])];
+  const flaws = reasonFlaws(request.reason);
+  if (seconds >= 1 && seconds <= STOP_TIMEOUT_SECONDS_MAX) return flaws;
+  const message = `Invalid timeoutSeconds: use 1–${STOP_TIMEOUT_SECONDS_MAX} seconds.`;
+  return [...flaws, invalidInput(message, ["input", "timeoutSeconds"])];
 }

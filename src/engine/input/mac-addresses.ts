@@ -1,4 +1,5 @@
 /** The MAC addresses that a request gives to nodes. */
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { macOf } from "../../runtime/mac-address.ts";
 
@@ -8,21 +9,20 @@ export const MACS_MAX = 64;
 export function macFlaws(macs: readonly string[] | null | undefined, path: readonly string[]): Refusal[] {
   if (macs == null) return [];
   const at = [...path, "macs"];
-  if (macs.length > MACS_MAX)
-    return [{ code: "INVALID_INPUT", message: `A node has at most ${MACS_MAX} MAC addresses; remove some.`, path: at }];
+  if (macs.length > MACS_MAX) return [invalidInput(`A node has at most ${MACS_MAX} MAC addresses; remove some.`, at)];
   const flaws: Refusal[] = [];
   const seen = new Set<string>();
   for (const [index, given] of macs.entries()) {
     const mac = macOf(given);
     const where = [...at, String(index)];
     if (mac === null)
-      flaws.push({
-        code: "INVALID_INPUT",
-        message: `Invalid MAC address ${JSON.stringify(given.slice(0, 40))}: use six bytes in hexadecimal, as in 52:54:00:12:34:56.`,
-        path: where,
-      });
-    else if (seen.has(mac))
-      flaws.push({ code: "INVALID_INPUT", message: `The MAC address ${mac} is given twice.`, path: where });
+      flaws.push(
+        invalidInput(
+          `Invalid MAC address ${JSON.stringify(given.slice(0, 40))}: use six bytes in hexadecimal, as in 52:54:00:12:34:56.`,
+          where,
+        ),
+      );
+    else if (seen.has(mac)) flaws.push(invalidInput(`The MAC address ${mac} is given twice.`, where));
     if (mac !== null) seen.add(mac);
   }
   return flaws;

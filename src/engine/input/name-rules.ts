@@ -2,6 +2,7 @@
  * Rules for names of nodes, clusters and runbooks, labels and host groups. Each function returns the flaws of its
  * input.
  */
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { hasControls } from "../../runtime/text.ts";
 
@@ -12,43 +13,37 @@ export const LABELS_MAX = 64;
 
 export function nameFlaw(name: string, path: readonly string[]): Refusal[] {
   if (NAME.test(name)) return [];
-  return [
-    {
-      code: "INVALID_INPUT",
-      message: `Invalid name ${JSON.stringify(name)}: use 1–253 letters, digits, dots, dashes or underscores; begin and end with a letter or digit.`,
-      path,
-    },
-  ];
+  const message = `Invalid name ${JSON.stringify(name)}: use 1–253 letters, digits, dots, dashes or underscores; begin and end with a letter or digit.`;
+  return [invalidInput(message, path)];
+}
+
+/** The flaws of a list of new objects of which two have the same name. */
+export function repeatedNames(given: readonly { readonly name: string }[], path: readonly string[]): Refusal[] {
+  const first = new Map(given.map(({ name }, index) => [name, index] as const).toReversed());
+  return given.flatMap(({ name }, index) =>
+    first.get(name) === index
+      ? []
+      : [invalidInput(`The name ${name} is given twice.`, [...path, String(index), "name"])],
+  );
 }
 
 export function labelFlaws(labels: Readonly<Record<string, string>> | undefined, path: readonly string[]): Refusal[] {
   const entries = Object.entries(labels ?? {});
   if (entries.length > LABELS_MAX)
-    return [
-      {
-        code: "INVALID_INPUT",
-        message: `At most ${LABELS_MAX} labels are stored; remove some.`,
-        path: [...path, "labels"],
-      },
-    ];
+    return [invalidInput(`At most ${LABELS_MAX} labels are stored; remove some.`, [...path, "labels"])];
   return entries.flatMap(([key, value]) => labelFlaw(key, value, [...path, "labels"]));
 }
 
 export function labelFlaw(key: string, value: string, path: readonly string[]): Refusal[] {
   if (LABEL.test(key) && value.length <= 253 && !hasControls(value)) return [];
   const message = `Invalid label ${JSON.stringify(key)}: use a key of 1–63 letters, digits, dots, dashes, slashes or underscores, and a value of at most 253 characters without control characters.`;
-  return [{ code: "INVALID_INPUT", message, path }];
+  return [invalidInput(message, path)];
 }
 
 export function hostGroupFlaw(hostGroup: string | null | undefined, path: readonly string[]): Refusal[] {
   if (hostGroup == null || LABEL.test(hostGroup)) return [];
-  return [
-    {
-      code: "INVALID_INPUT",
-      message: `Invalid host group ${JSON.stringify(hostGroup)}: use 1–63 letters, digits, dots, dashes, slashes or underscores; begin and end with a letter or digit.`,
-      path: [...path, "hostGroup"],
-    },
-  ];
+  const message = `Invalid host group ${JSON.stringify(hostGroup)}: use 1–63 letters, digits, dots, dashes, slashes or underscores; begin and end with a letter or digit.`;
+  return [invalidInput(message, [...path, "hostGroup"])];
 }
 
 /** A number of nodes in a message. */

@@ -3,11 +3,13 @@
  * requests at the same moment none gets a node of the other.
  */
 import { setTimeout as delay } from "node:timers/promises";
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { countPickableNodes, lockPickableNodes, pickableNodes } from "../../store/nodes/pickable-nodes.ts";
 import type { NodeFilter } from "../../store/nodes/node-filter.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
 import { busyNodes } from "../../store/runs/runs.ts";
+import { idsOf, nodeIdsOf } from "./ids.ts";
 import { nodesText } from "./name-rules.ts";
 
 export interface NodePick {
@@ -31,8 +33,7 @@ export async function pickNodes(
   { count, filter }: NodePick,
   { path, lockIn }: { readonly path: readonly string[]; readonly lockIn: Tx | undefined },
 ): Promise<readonly NodeKey[] | Refusal> {
-  if (count < 1 || count > PICK_MAX)
-    return { code: "INVALID_INPUT", message: `Invalid count: use 1–${PICK_MAX} nodes.`, path: [...path, "count"] };
+  if (count < 1 || count > PICK_MAX) return invalidInput(`Invalid count: use 1–${PICK_MAX} nodes.`, [...path, "count"]);
   const picked = lockIn ? await lockPick(lockIn, { count, filter }) : await pickableNodes(reader, filter, count);
   if (picked.length === count) return picked;
   const available = await countPickableNodes(reader, filter);
@@ -52,11 +53,11 @@ async function lockPick(tx: Tx, { count, filter }: NodePick): Promise<readonly N
   const picked: NodeKey[] = [];
   const taken = new Set<string>();
   for (let tries = 1; ;) {
-    const except = [...picked.map(({ id }) => id), ...taken];
+    const except = [...idsOf(picked), ...taken];
     const found = await lockPickableNodes(tx, filter, { limit: count - picked.length, except });
     // Runs that were stored after the statement had begun.
-    const ids = found.map(({ id }) => id);
-    const busy = new Set((await busyNodes(tx, ids)).map(({ nodeId }) => nodeId));
+    const ids = idsOf(found);
+    const busy = new Set(nodeIdsOf(await busyNodes(tx, ids)));
     for (const node of found) {
       if (busy.has(node.id)) taken.add(node.id);
       else picked.push(node);

@@ -1,4 +1,5 @@
 /** Resolves the nodes that a request selects: each once, in the order of the request. Names all that do not exist. */
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
 import { countNodes, nodeKeys, nodesByIds, nodesByNames } from "../../store/nodes/nodes.ts";
@@ -132,11 +133,7 @@ async function filterFlaw(reader: Reader, selector: FilterSelector, path: readon
     empty.length === 0
       ? `The filter has no condition and would select ${count}. Add one`
       : `\`${empty.join(".")}\` has no value, and the filter would select ${count}. Give it one, or leave it out`;
-  return {
-    code: "INVALID_INPUT",
-    message: `${message}; to select all nodes, use \`all: true\`.`,
-    path: [...path, ...empty],
-  };
+  return invalidInput(`${message}; to select all nodes, use \`all: true\`.`, [...path, ...empty]);
 }
 
 async function pickedNodes(

@@ -2,6 +2,7 @@
  * Variables: JSON objects in layers, merged shallowly. A later layer wins; empty values override; `null` removes a key;
  * an absent layer and `{}` change nothing.
  */
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import type { JsonObject, StoredJson } from "../../store/records.ts";
 import { sizeFlaws } from "./size-limits.ts";
@@ -57,5 +58,5 @@ export function variablesFlaws(given: unknown, path: readonly string[]): Refusal
 function reservedFlaws(given: JsonObject, path: readonly string[]): Refusal[] {
   if (given[HOST_GROUP] === undefined || given[HOST_GROUP] === null) return [];
   const message = `The variable ${HOST_GROUP} is reserved for the host group of the node. Remove it; set the group with updateNodes or redeployNodes.`;
-  return [{ code: "INVALID_INPUT", message, path: [...path, HOST_GROUP] }];
+  return [invalidInput(message, [...path, HOST_GROUP])];
 }

@@ -14,6 +14,7 @@ import { nodeStatesByIds } from "../../store/nodes/nodes.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { plansByHashes } from "../../store/runs/plans.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
+import { idsOf, nodeIdsOf } from "../input/ids.ts";
 import type { ForecastEntry, NodeAnswer, StepUnderWay } from "../input/answers.ts";
 import { NOTHING } from "../input/forecast-entries.ts";
 import { nextPosition } from "../plans/plan.ts";
@@ -33,15 +34,12 @@ export interface ForecastRun {
 
 /** The facts about unfinished runs, by run. Runs of deleted nodes are left out. */
 export async function readForecastRuns(reader: Reader, runs: readonly RunRow[]): Promise<Map<string, ForecastRun>> {
-  const runIds = runs.map(({ id }) => id);
+  const runIds = idsOf(runs);
   const plans = await plansByHashes(reader, [...new Set(runs.map(({ planHash }) => planHash))]);
   const attempts = await attemptsUnderWay(reader, runIds);
   const begun = await begunSteps(reader, runIds);
-  const ended = new Set((await endedByStop(reader, runs)).map(({ id }) => id));
-  const rows = await nodeStatesByIds(
-    reader,
-    runs.map(({ nodeId }) => nodeId),
-  );
+  const ended = new Set(idsOf(await endedByStop(reader, runs)));
+  const rows = await nodeStatesByIds(reader, nodeIdsOf(runs));
   const nodes = new Map(rows.map((node) => [node.id, node]));
   return new Map(
     runs.flatMap((run): [string, ForecastRun][] => {

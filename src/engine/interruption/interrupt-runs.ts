@@ -9,6 +9,7 @@ import type { Reader, Tx } from "../../store/postgres/database.ts";
 import { keepReadOnly } from "../../store/postgres/transactions.ts";
 import { unfinishedRuns } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
+import { nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { commonOperation, refuseRequest, summaryOf } from "../input/answers.ts";
 import type { InterruptForecast, NodeAnswer, SubmitAnswer } from "../input/answers.ts";
@@ -32,6 +33,11 @@ export interface Accepted<Answer extends NodeAnswer> {
   readonly answer: Answer;
 }
 
+/** An accepted run that has not ended, with the facts that its forecast follows from. */
+export interface Foreseen<Answer extends NodeAnswer> extends Accepted<Answer> {
+  readonly found: ForecastRun;
+}
+
 export interface Interruption<Answer extends NodeAnswer> {
   /** Runs of the nodes, locked. At most one run for a node. */
   lock(tx: Tx, nodeIds: readonly string[]): Promise<readonly RunRow[]>;
@@ -40,12 +46,8 @@ export interface Interruption<Answer extends NodeAnswer> {
   carryOut(transaction: Transaction, accepted: readonly Accepted<Answer>[]): Promise<void>;
   /** The same runs in a dry run, without a lock. Default: unfinished runs. */
   read?(reader: Reader, nodeIds: readonly string[]): Promise<readonly RunRow[]>;
-  /** The effects that the interruption would have on accepted runs, in a dry run. */
-  forecast(
-    reader: Reader,
-    accepted: readonly Accepted<Answer>[],
-    runs: ReadonlyMap<string, ForecastRun>,
-  ): Promise<readonly Forecast[]> | readonly Forecast[];
+  /** The effect that the interruption would have on each unfinished run, in a dry run. */
+  forecast(reader: Reader, accepted: readonly Foreseen<Answer>[]): Promise<readonly Forecast[]> | readonly Forecast[];
   /** The time that a stop leaves to running steps. */
   readonly timeoutSeconds?: number;
   /** The accepted runs whose operation the answer names. Default: all of them. */
@@ -80,7 +82,7 @@ export async function interruptSelected<Answer extends NodeAnswer>(
   interruption: Interruption<Answer>,
 ): Promise<InterruptionAnswer<Answer>> {
   const { tx } = transaction;
-  const nodeIds = nodes.map(({ nodeId }) => nodeId);
+  const nodeIds = nodeIdsOf(nodes);
   const read = interruption.read ?? unfinishedRuns;
   const runs = request.dryRun ? await read(tx, nodeIds) : await interruption.lock(tx, nodeIds);
   const runOf = new Map(
@@ -123,8 +125,11 @@ async function foresee<Answer extends NodeAnswer>(
     reader,
     accepted.flatMap(({ run }) => (run.finishedAt === null ? [run] : [])),
   );
-  const open = accepted.filter(({ run }) => runs.has(run.id));
-  const forecasts = await interruption.forecast(reader, open, runs);
+  const open = accepted.flatMap((one) => {
+    const found = runs.get(one.run.id);
+    return found ? [{ ...one, found }] : [];
+  });
+  const forecasts = await interruption.forecast(reader, open);
   const byRun = new Map(open.map(({ run }, index) => [run.id, forecasts[index]]));
   const entries = accepted.map(({ run, answer }) => {
     const [found, forecast] = [runs.get(run.id), byRun.get(run.id)];

@@ -4,14 +4,11 @@
  * whose abort is forced.
  */
 import { edge } from "../../lifecycle/machine.ts";
-import type { NodeEvent } from "../../lifecycle/node-states.ts";
 import { mustNotBeCut } from "../../lifecycle/touches.ts";
-import type { Interrupt } from "../../lifecycle/operation-states.ts";
-import { abortAttempts, attemptsUnderWay } from "../../store/runs/attempts.ts";
+import { abortAttempts } from "../../store/runs/attempts.ts";
 import { lockNodes } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import { lockOperation, interruptOperation } from "../../store/operations/operations.ts";
-import { plansByHashes } from "../../store/runs/plans.ts";
 import type { Failure } from "../../store/records.ts";
 import { countUnfinished } from "../../store/operations/operation-runs.ts";
 import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
@@ -19,11 +16,13 @@ import { changeClaimedRuns, finishRuns, interruptRuns } from "../../store/runs/r
 import type { RunRow } from "../../store/runs/runs.ts";
 import type { EngineContext } from "../context.ts";
 import { faultChange } from "../../store/nodes/node-faults.ts";
+import { idsOf, nodeIdsOf } from "../input/ids.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { UNKNOWN_CONDITION, abortedFailure } from "../scheduling/abort-outcome.ts";
 import { settleMany } from "../scheduling/finish-run.ts";
-import type { Caller, Hop, Transaction } from "../transaction.ts";
+import type { Hop, Transaction } from "../transaction.ts";
 import { changeNodes, move } from "../transaction.ts";
+import { stepsOfRuns } from "./step-under-way.ts";
 
 /** How an interrupt ends the runs that it concerns. */
 export interface InterruptEffect {
@@ -53,21 +52,9 @@ export async function interruptLockedRuns(
 ): Promise<void> {
   const queued = runs.filter(({ state }) => state === "QUEUED");
   const forced = runs.filter((run) => interrupt.interruptMode === "FORCE" && !queued.includes(run));
-  await interruptRuns(
-    transaction.tx,
-    runs.map(({ id }) => id),
-    interrupt,
-  );
-  await finishRuns(
-    transaction.tx,
-    queued.map(({ id }) => id),
-    end,
-  );
-  await wakeRuns(
-    transaction.tx,
-    wake.filter((run) => !forced.includes(run)).map(({ id }) => id),
-    PRIORITY.ending,
-  );
+  await interruptRuns(transaction.tx, idsOf(runs), interrupt);
+  await finishRuns(transaction.tx, idsOf(queued), end);
+  await wakeRuns(transaction.tx, idsOf(wake.filter((run) => !forced.includes(run))), PRIORITY.ending);
   await forceEnds(transaction, forced, interrupt);
   for (const operationId of [...new Set([...queued, ...forced].map((run) => run.operationId))].toSorted())
     await settleMany(transaction, context, operationId);
@@ -81,33 +68,52 @@ export async function interruptLockedRuns(
  */
 export async function interruptWholeOperations(
   transaction: Transaction,
-  caller: Caller,
   concerned: readonly RunRow[],
-  {
-    kind,
-    reason,
-    seconds,
-  }: { readonly kind: Interrupt; readonly reason: string | undefined; readonly seconds?: number },
+  recorded: Parameters<typeof interruptOperation>[2],
+  seconds?: number,
 ): Promise<void> {
   // Locked in the order of their ids, like everywhere, so that two requests cannot deadlock.
   const byOperation = [...Map.groupBy(concerned, (run) => run.operationId)].toSorted(([a], [b]) => (a < b ? -1 : 1));
   for (const [operationId, runs] of byOperation) {
     if (runs.length < (await countUnfinished(transaction.tx, operationId))) continue;
     const operation = await lockOperation(transaction.tx, operationId);
-    if (!operation || operation.finishedAt || operation.interrupt === kind) continue;
-    const recorded = { interrupt: kind, interruptBy: caller.actor, interruptReason: reason ?? null };
+    if (!operation || operation.finishedAt || operation.interrupt === recorded.interrupt) continue;
     await interruptOperation(transaction.tx, operationId, recorded, seconds);
   }
 }
 
-/** Writes a pending abort, or its withdrawal, to the transitions, so that subscribers of the node receive it. */
-export async function logPendingAbort(
+/**
+ * Locks the nodes of runs and moves them, as far as they have this edge, so that subscribers of a node receive a pending
+ * abort, its withdrawal, or the end of a hold. Nodes whose transitions are equal are moved in one statement.
+ */
+export async function moveNodesOf(
   transaction: Transaction,
-  event: "abort_pending" | "abort_withdrawn",
   runs: readonly RunRow[],
+  event: "abort_pending" | "abort_withdrawn" | "unhold",
   cause: InterruptCause,
 ): Promise<void> {
-  await moveNodesOf(transaction, { runs, nodes: await lockNodesOf(transaction, runs), event, cause });
+  const nodes = await lockNodesOf(transaction, runs);
+  const groups = Map.groupBy(runs, (run) =>
+    JSON.stringify([nodes.get(run.nodeId)?.state, run.target, run.operationId, cause.stepOf(run)]),
+  );
+  for (const group of groups.values()) {
+    const [first] = group;
+    const from = first && nodes.get(first.nodeId)?.state;
+    if (!first || !from || !edge(from, event)) continue;
+    await move(
+      transaction,
+      nodeIdsOf(group),
+      { from, event },
+      {
+        actor: cause.by,
+        reason: cause.reason,
+        target: first.target,
+        operationId: first.operationId,
+        step: cause.stepOf(first),
+        runIds: new Map(group.map(({ nodeId, id }) => [nodeId, id])),
+      },
+    );
+  }
 }
 
 /**
@@ -121,14 +127,12 @@ async function forceEnds(
 ): Promise<void> {
   if (runs.length === 0) return;
   const { tx } = transaction;
-  const runIds = runs.map(({ id }) => id);
-  const plans = await plansByHashes(tx, [...new Set(runs.map(({ planHash }) => planHash))]);
-  const attempts = await attemptsUnderWay(tx, runIds);
+  const runIds = idsOf(runs);
+  const steps = await stepsOfRuns(tx, runs);
   const nodes = await lockNodesOf(transaction, runs);
   const ends = runs.map((run) => {
-    const planned = plans.get(run.planHash)?.steps[run.position];
+    const { step: planned, attempt } = steps.get(run.id) ?? {};
     const step = stepLabel(planned);
-    const attempt = attempts.get(run.id);
     const at = { step, moment: attempt ? "at" : "before" } as const;
     const cause = {
       nodeId: run.nodeId,
@@ -192,42 +196,6 @@ function forcedHops(
 }
 
 async function lockNodesOf(transaction: Transaction, runs: readonly RunRow[]): Promise<ReadonlyMap<string, NodeRow>> {
-  const nodes = await lockNodes(
-    transaction.tx,
-    runs.map(({ nodeId }) => nodeId),
-  );
+  const nodes = await lockNodes(transaction.tx, nodeIdsOf(runs));
   return new Map(nodes.map((node) => [node.id, node]));
-}
-
-interface NodeMoves {
-  readonly runs: readonly RunRow[];
-  readonly nodes: ReadonlyMap<string, Pick<NodeRow, "state">>;
-  readonly event: NodeEvent;
-  readonly cause: InterruptCause;
-}
-
-/** Moves the locked nodes of runs. Nodes whose transitions are equal are moved in one statement. */
-async function moveNodesOf(transaction: Transaction, { runs, nodes, event, cause }: NodeMoves): Promise<void> {
-  const groups = Map.groupBy(runs, (run) =>
-    JSON.stringify([nodes.get(run.nodeId)?.state, run.target, run.operationId, cause.stepOf(run)]),
-  );
-  for (const group of groups.values()) {
-    const [first] = group;
-    const state = first && nodes.get(first.nodeId)?.state;
-    if (!first || !state) continue;
-    const nodeIds = group.map(({ nodeId }) => nodeId);
-    await move(
-      transaction,
-      nodeIds,
-      { from: state, event },
-      {
-        actor: cause.by,
-        reason: cause.reason,
-        target: first.target,
-        operationId: first.operationId,
-        step: cause.stepOf(first),
-        runIds: new Map(group.map(({ nodeId, id }) => [nodeId, id])),
-      },
-    );
-  }
 }

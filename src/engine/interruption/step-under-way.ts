@@ -6,6 +6,7 @@ import { plansByHashes } from "../../store/runs/plans.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import type { PlannedStep } from "../../store/records.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
+import { idsOf } from "../input/ids.ts";
 import { stepLabel } from "../plans/plan.ts";
 
 /**
@@ -33,10 +34,7 @@ interface StepOfRun {
 /** The steps that runs are at, by run. */
 export async function stepsOfRuns(reader: Reader, runs: readonly RunRow[]): Promise<ReadonlyMap<string, StepOfRun>> {
   const plans = await plansByHashes(reader, [...new Set(runs.map(({ planHash }) => planHash))]);
-  const attempts = await attemptsUnderWay(
-    reader,
-    runs.map(({ id }) => id),
-  );
+  const attempts = await attemptsUnderWay(reader, idsOf(runs));
   return new Map(
     runs.map(({ id, planHash, position }) => [
       id,

@@ -25,13 +25,14 @@ import { newestWork, runsOfOperation, interruptRuns, unfinishedRuns } from "../.
 import type { RunRow } from "../../store/runs/runs.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refuseRequest, refusedNode } from "../input/answers.ts";
-import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
+import type { ForecastEntry, NodeAnswer, SubmitAnswer } from "../input/answers.ts";
 import { stopFlaws, timeoutOf } from "../input/interrupt-request.ts";
 import type { StopRequest } from "../input/interrupt-request.ts";
 import { selectKnownNodes } from "../input/node-selector.ts";
 import type { SelectedWork, WorkSelector } from "../input/work-selector.ts";
 import { operationEnded, unknownOperation } from "../input/work-selector.ts";
 import { isUuid } from "../../runtime/uuid.ts";
+import { idsOf, nodeIdsOf } from "../input/ids.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { finishWhenDone } from "../scheduling/finish-run.ts";
 import { ENGINE } from "../scheduling/start-runs.ts";
@@ -49,8 +50,8 @@ interface Stop {
     readonly interruptBy: string;
     readonly interruptReason: string | null;
   };
-  readonly reason: string | undefined;
   readonly seconds: number;
+  readonly dryRun: boolean;
 }
 
 /** Stops an operation as a whole, or the work on some nodes. */
@@ -59,18 +60,16 @@ export async function stopWork(context: EngineContext, caller: Caller, request: 
   if (flaws.length > 0) return refuseRequest(flaws);
   const stop: Stop = {
     recorded: { interrupt: "STOP", interruptBy: caller.actor, interruptReason: request.reason ?? null },
-    reason: request.reason,
     seconds: timeoutOf(request),
+    dryRun: request.dryRun === true,
   };
   return context.transact(async (transaction) => {
     if (request.dryRun) await keepReadOnly(transaction.tx);
     const selected = await selectWork(transaction.tx, request.work);
     if ("refusals" in selected) return refuseRequest(selected.refusals);
-    if ("wholeOperation" in selected && request.dryRun)
-      return forecastOperation(transaction.tx, selected.wholeOperation, stop);
     return "wholeOperation" in selected
       ? stopOperation(transaction, context, selected.wholeOperation, stop)
-      : interruptSelected(transaction, request, selected, nodesStop(context, caller, stop));
+      : interruptSelected(transaction, request, selected, nodesStop(context, stop));
   });
 }
 
@@ -92,63 +91,54 @@ async function stopOperation(
   transaction: Transaction,
   context: EngineContext,
   id: string,
-  { recorded, seconds }: Stop,
+  stop: Stop,
 ): Promise<SubmitAnswer> {
-  if (!isUuid(id)) return refuseRequest(unknownOperation(id));
   const { tx } = transaction;
-  const [seen] = await operationsByIds(tx, [id]);
-  if (!seen) return refuseRequest(unknownOperation(id));
+  const [seen] = isUuid(id) ? await operationsByIds(tx, [id]) : [];
   // A repeated stop waits for no lock: the ends of the runs take the operation's lock one after the other.
-  const isRepeated = isStopOfUser(seen);
+  const locks = seen !== undefined && !stop.dryRun && !isStopOfUser(seen);
   // Runs that are being written are left out: their workers read the operation's stop at the next boundary.
-  const runs = isRepeated ? [] : await lockUnfinishedRuns(tx, { operationId: id }, { skipLocked: true });
-  const operation = isRepeated ? seen : await lockOperation(tx, id);
+  const runs = locks ? await lockUnfinishedRuns(tx, { operationId: id }, { skipLocked: true }) : [];
+  const operation = locks ? await lockOperation(tx, id) : seen;
   if (!operation) return refuseRequest(unknownOperation(id));
   if (isFinalOperation(operation.state) && !wasStopped(operation)) return refuseEnded(tx, operation);
-  if (await takesStop(tx, operation)) {
-    await interruptOperation(transaction.tx, id, recorded, seconds);
-    const asked = runs.filter(takesStopOfOperation);
-    await interruptLockedRuns(transaction, context, asked, {
-      interrupt: recorded,
-      end: "STOPPED",
-      wake: await endedByStop(transaction.tx, asked),
-    });
+  const isTaken = await takesStop(tx, operation);
+  if (isTaken && !stop.dryRun) {
+    await interruptOperation(tx, id, stop.recorded, stop.seconds);
+    await stopRuns(transaction, context, runs.filter(takesStopOfOperation), stop);
     await finishWhenDone(transaction, context, id);
   }
-  const all = await runsOfOperation(transaction.tx, id, "WORK");
-  return { operationId: id, results: all.map(stoppedNode), refusals: [], replayed: false };
+  const all = await runsOfOperation(tx, id, "WORK");
+  const answer = { operationId: id, results: all.map(stoppedNode), refusals: [], replayed: false };
+  if (!stop.dryRun) return answer;
+  const entries = await forecastRuns(tx, all, isTaken);
+  return { ...answer, operationId: null, forecast: { entries, timeoutSeconds: stop.seconds } };
+}
+
+async function stopRuns(
+  transaction: Transaction,
+  context: EngineContext,
+  runs: readonly RunRow[],
+  { recorded }: Stop,
+): Promise<void> {
+  const wake = await endedByStop(transaction.tx, runs);
+  await interruptLockedRuns(transaction, context, runs, { interrupt: recorded, end: "STOPPED", wake });
 }
 
 function stoppedNode({ id, nodeId, nodeName }: RunRow): NodeAnswer {
   return acceptedNode(nodeName, nodeId, id);
 }
 
-/** The effects that a stop would have on the runs of an operation. */
-async function forecastOperation(reader: Reader, id: string, { seconds }: Stop): Promise<SubmitAnswer> {
-  const [operation] = isUuid(id) ? await operationsByIds(reader, [id]) : [];
-  if (!operation) return refuseRequest(unknownOperation(id));
-  if (isFinalOperation(operation.state) && !wasStopped(operation)) return refuseEnded(reader, operation);
-  const isTaken = await takesStop(reader, operation);
-  const all = await runsOfOperation(reader, id, "WORK");
-  const open = await readForecastRuns(
-    reader,
-    all.filter(({ finishedAt }) => finishedAt === null),
-  );
-  const results = all.map(stoppedNode);
-  const entries = all.map((run, index) => {
-    const answer = results[index] ?? stoppedNode(run);
+/** The effects that a stop would have on the runs of an operation. `isTaken`: whether it would be recorded. */
+async function forecastRuns(reader: Reader, all: readonly RunRow[], isTaken: boolean): Promise<ForecastEntry[]> {
+  const unfinished = all.filter(({ finishedAt }) => finishedAt === null);
+  const open = await readForecastRuns(reader, unfinished);
+  return all.map((run) => {
     const found = open.get(run.id);
-    if (!found) return endedEntry(answer, finalState(run));
+    if (!found) return endedEntry(stoppedNode(run), finalState(run));
     const stops = isTaken && takesStopOfOperation(run);
-    return entryOf(answer, found, stops ? stopForecast(found.facts) : endingAlready(found));
+    return entryOf(stoppedNode(run), found, stops ? stopForecast(found.facts) : endingAlready(found));
   });
-  return {
-    operationId: null,
-    results,
-    refusals: [],
-    replayed: false,
-    forecast: { entries, timeoutSeconds: seconds },
-  };
 }
 
 /** Whether a stop of the whole operation is recorded: not if one was before, or if the policy cleans up by now. */
@@ -186,36 +176,22 @@ function isStopOfPolicy({ interrupt, interruptBy }: OperationRow): boolean {
   return interrupt === "STOP" && interruptBy === ENGINE;
 }
 
-function nodesStop(
-  context: EngineContext,
-  caller: Caller,
-  { recorded, reason, seconds }: Stop,
-): Interruption<NodeAnswer> {
+function nodesStop(context: EngineContext, stop: Stop): Interruption<NodeAnswer> {
+  const { recorded, seconds } = stop;
   return {
     lock: lockUnfinishedOrNewest,
     read: async (reader, nodeIds) => withNewest(reader, nodeIds, await unfinishedRuns(reader, nodeIds)),
     decide: async (_reader, targets) => targets.map(decideStop),
-    forecast: (_reader, accepted, runs) =>
-      accepted.flatMap(({ run }) => {
-        const found = runs.get(run.id);
-        return found ? [run.interrupt === null ? stopForecast(found.facts) : endingAlready(found)] : [];
-      }),
+    forecast: (_reader, accepted) =>
+      accepted.map(({ run, found }) => (run.interrupt === null ? stopForecast(found.facts) : endingAlready(found))),
     timeoutSeconds: seconds,
     async carryOut(transaction, accepted) {
       const stopped = accepted.flatMap(({ run }) => (run.finishedAt === null ? [run] : []));
       const notAborted = stopped.filter(({ interrupt }) => interrupt !== "ABORT");
-      await interruptWholeOperations(transaction, caller, notAborted, { kind: "STOP", reason, seconds });
-      await limitStop(
-        transaction.tx,
-        notAborted.map(({ id }) => id),
-        seconds,
-      );
+      await interruptWholeOperations(transaction, notAborted, recorded, seconds);
+      await limitStop(transaction.tx, idsOf(notAborted), seconds);
       const asked = stopped.filter(({ interrupt }) => interrupt === null);
-      await interruptLockedRuns(transaction, context, asked, {
-        interrupt: recorded,
-        end: "STOPPED",
-        wake: await endedByStop(transaction.tx, asked),
-      });
+      await stopRuns(transaction, context, asked, stop);
     },
     answeredRuns(accepted) {
       const stopped = accepted.filter(({ finishedAt }) => finishedAt === null);
@@ -236,7 +212,7 @@ async function withNewest(
   nodeIds: readonly string[],
   unfinished: readonly RunRow[],
 ): Promise<RunRow[]> {
-  const busy = new Set(unfinished.map(({ nodeId }) => nodeId));
+  const busy = new Set(nodeIdsOf(unfinished));
   const newest = await newestWork(
     reader,
     nodeIds.filter((nodeId) => !busy.has(nodeId)),
@@ -295,11 +271,7 @@ export async function stopTimeout(context: EngineContext, operationId: string): 
       await noteFirstFailure(transaction.tx, operationId, failure);
     }
     const parked = late.filter(({ state }) => state === "WAITING" || state === "HOLDING");
-    await wakeRuns(
-      transaction.tx,
-      parked.map(({ id }) => id),
-      PRIORITY.ending,
-    );
+    await wakeRuns(transaction.tx, idsOf(parked), PRIORITY.ending);
   });
   context.checkInterrupts();
 }

@@ -22,19 +22,19 @@ import type { PlannedStep } from "../../store/records.ts";
 import { countFailed } from "../../store/operations/operation-runs.ts";
 import { lockBegunRuns } from "../../store/runs/run-locks.ts";
 import { updateRuns } from "../../store/runs/runs.ts";
+import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode } from "../input/answers.ts";
 import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
 import { reasonFlaws } from "../input/size-limits.ts";
 import type { InterruptRequest } from "../input/interrupt-request.ts";
 import { stepLabel } from "../plans/plan.ts";
-import { ENGINE } from "../scheduling/start-runs.ts";
+import { ENGINE_STOP } from "../scheduling/start-runs.ts";
 import { interruptOf } from "../scheduling/waiting-runs.ts";
 import type { Caller, Transaction } from "../transaction.ts";
-import type { ForecastRun } from "./forecast.ts";
 import { interruptWork } from "./interrupt-runs.ts";
-import type { Accepted, Target } from "./interrupt-runs.ts";
-import { logPendingAbort } from "./record-interrupt.ts";
+import type { Accepted, Foreseen, Target } from "./interrupt-runs.ts";
+import { moveNodesOf } from "./record-interrupt.ts";
 import { stepUnderWay, stepsOfRuns } from "./step-under-way.ts";
 
 /** The answer for one node, with the step that the abort waits for. */
@@ -69,6 +69,14 @@ async function decideWithdrawals(reader: Reader, targets: readonly Target[]): Pr
   });
 }
 
+const NO_INTERRUPT = {
+  interrupt: null,
+  interruptBy: null,
+  interruptReason: null,
+  interruptAt: null,
+  stopUntil: null,
+} as const;
+
 async function withdraw(
   transaction: Transaction,
   caller: Caller,
@@ -76,21 +84,13 @@ async function withdraw(
   accepted: readonly Accepted<Withdrawal>[],
 ): Promise<void> {
   const runs = accepted.map(({ run }) => run);
-  await updateRuns(
-    transaction.tx,
-    runs.map(({ id }) => id),
-    {
-      interrupt: null,
-      interruptBy: null,
-      interruptReason: null,
-      interruptAt: null,
-      interruptMode: null,
-      powerOff: null,
-      stopUntil: null,
-    },
-  );
+  await updateRuns(transaction.tx, idsOf(runs), {
+    ...NO_INTERRUPT,
+    interruptMode: null,
+    powerOff: null,
+  });
   const steps = new Map(accepted.map(({ run, answer }) => [run.id, answer.step]));
-  await logPendingAbort(transaction, "abort_withdrawn", runs, {
+  await moveNodesOf(transaction, runs, "abort_withdrawn", {
     by: caller.actor,
     reason: request.reason ?? null,
     stepOf: ({ id }) => steps.get(id) ?? null,
@@ -107,21 +107,9 @@ async function withdraw(
 async function withdrawFromOperation(transaction: Transaction, operationId: string): Promise<void> {
   const operation = await lockOperation(transaction.tx, operationId);
   if (operation?.interrupt !== "ABORT" || operation.finishedAt) return;
-  if ((await interruptLeft(transaction.tx, operation)) === "STOP") {
-    return interruptOperation(transaction.tx, operationId, {
-      interrupt: "STOP",
-      interruptBy: ENGINE,
-      interruptReason: null,
-    });
-  }
-  await updateOperation(transaction.tx, operationId, {
-    interrupt: null,
-    interruptBy: null,
-    interruptReason: null,
-    interruptAt: null,
-    stopUntil: null,
-    state: "RUNNING",
-  });
+  if ((await interruptLeft(transaction.tx, operation)) === "STOP")
+    return interruptOperation(transaction.tx, operationId, ENGINE_STOP);
+  await updateOperation(transaction.tx, operationId, { ...NO_INTERRUPT, state: "RUNNING" });
 }
 
 /** The interrupt that an operation has after the withdrawal of the aborts of its runs. */
@@ -132,19 +120,13 @@ async function interruptLeft(reader: Reader, operation: OperationRow): Promise<I
 }
 
 /** The work continues, unless a stop of the operation stays. */
-async function forecastWithdrawals(
-  reader: Reader,
-  accepted: readonly Accepted<Withdrawal>[],
-  runs: ReadonlyMap<string, ForecastRun>,
-): Promise<Forecast[]> {
+async function forecastWithdrawals(reader: Reader, accepted: readonly Foreseen<Withdrawal>[]): Promise<Forecast[]> {
   const operations = await operationsByIds(reader, [...new Set(accepted.map(({ run }) => run.operationId))]);
   const left = new Map<string, Interrupt | null>();
   for (const operation of operations) left.set(operation.id, await interruptLeft(reader, operation));
-  return accepted.flatMap(({ run }) => {
-    const found = runs.get(run.id);
-    if (!found) return [];
+  return accepted.map(({ run, found }) => {
     const interrupt = interruptOf({ interrupt: null, purpose: run.purpose }, left.get(run.operationId) ?? null);
-    return [interrupt === "STOP" ? stopForecast(found.facts) : continues(found.facts)];
+    return interrupt === "STOP" ? stopForecast(found.facts) : continues(found.facts);
   });
 }
 

@@ -1,8 +1,8 @@
 /** The frame of a change of nodes: select, lock, change, answer. It changes all nodes or none. */
-import { RefusalError } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { lockNodes } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
+import { nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { refusedNode, summaryOf } from "../input/answers.ts";
 import type { NodeAnswer } from "../input/answers.ts";
@@ -25,34 +25,26 @@ export interface RefusedEdit {
 
 const REFUSALS_MAX = 100;
 
-/**
- * `change` returns a `RefusedEdit` before it changes anything, or throws a `RefusalError`. `lockFirst`: what has to be
- * locked before the nodes.
- */
+/** `change` returns a `RefusedEdit` before it changes anything. `lockFirst`: what has to be locked before the nodes. */
 export async function changeNodes(
   context: EngineContext,
   selector: NodeSelector,
   change: (transaction: Transaction, nodes: readonly NodeRow[]) => Promise<RefusedEdit | void>,
   lockFirst?: (transaction: Transaction, nodeIds: readonly string[]) => Promise<unknown>,
 ): Promise<Edited> {
-  try {
-    return await context.transact(async (transaction) => {
-      const found = await selectNodes(transaction.tx, selector, { lockIn: transaction.tx });
-      if ("refusals" in found) throw new RefusalError(found.refusals);
-      const nodeIds = found.nodes.map(({ nodeId }) => nodeId);
-      await lockFirst?.(transaction, nodeIds);
-      const refused = await change(transaction, await lockNodes(transaction.tx, nodeIds));
-      if (!refused) return { nodeIds, refusals: [], results: [] };
-      const results = found.nodes.flatMap(({ ref, nodeId }) => {
-        const refusal = refused.nodes.get(nodeId);
-        return refusal ? [refusedNode(ref, nodeId, null, refusal)] : [];
-      });
-      return { nodeIds: [], refusals: [...summaryOf(results), ...refused.others], results };
+  return context.transact(async (transaction) => {
+    const found = await selectNodes(transaction.tx, selector, { lockIn: transaction.tx });
+    if ("refusals" in found) return refuseEdit(found.refusals);
+    const nodeIds = nodeIdsOf(found.nodes);
+    await lockFirst?.(transaction, nodeIds);
+    const refused = await change(transaction, await lockNodes(transaction.tx, nodeIds));
+    if (!refused) return { nodeIds, refusals: [], results: [] };
+    const results = found.nodes.flatMap(({ ref, nodeId }) => {
+      const refusal = refused.nodes.get(nodeId);
+      return refusal ? [refusedNode(ref, nodeId, null, refusal)] : [];
     });
-  } catch (error) {
-    if (error instanceof RefusalError) return refuseEdit(error.refusals);
-    throw error;
-  }
+    return { nodeIds: [], refusals: [...summaryOf(results), ...refused.others], results };
+  });
 }
 
 export function refuseEdit(refusals: readonly Refusal[]): Edited {

@@ -7,8 +7,10 @@ import { lockAllIdentities } from "../../store/nodes/node-identities.ts";
 import { deleteNode } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import { busyNodes } from "../../store/runs/runs.ts";
+import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
+import { transitionOf } from "../transaction.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { findConflicts } from "./controller-conflicts.ts";
 import { clusterLockRefusals } from "./cluster-lock.ts";
@@ -17,7 +19,7 @@ import type { Edited } from "./change-nodes.ts";
 
 export async function deleteNodes(context: EngineContext, caller: Caller, selector: NodeSelector): Promise<Edited> {
   const change = async (transaction: Transaction, nodes: readonly NodeRow[]) => {
-    const ids = nodes.map(({ id }) => id);
+    const ids = idsOf(nodes);
     const busy = new Map((await busyNodes(transaction.tx, ids)).map((run) => [run.nodeId, run]));
     const clusterIds = new Set(nodes.flatMap(({ clusterId }) => clusterId ?? []));
     const refused = new Map(
@@ -31,22 +33,8 @@ export async function deleteNodes(context: EngineContext, caller: Caller, select
     if (refused.size > 0 || locked.length > 0) return { nodes: refused, others: locked };
     for (const node of nodes) {
       await deleteNode(transaction.tx, node.id);
-      transaction.log({
-        nodeId: node.id,
-        nodeName: node.name,
-        project: node.project,
-        fromState: node.state,
-        toState: null,
-        event: "delete",
-        sequence: node.transitionCount + 1,
-        nodeRevision: node.revision + 1,
-        target: null,
-        operationId: null,
-        runId: null,
-        step: null,
-        actor: caller.actor,
-        reason: null,
-      });
+      const gone = { ...node, transitionCount: node.transitionCount + 1, revision: node.revision + 1 };
+      transaction.log(transitionOf(gone, { from: node.state, to: null, event: "delete" }, { actor: caller.actor }));
     }
     await findConflicts(transaction.tx, ids);
     return undefined;

@@ -1,4 +1,5 @@
 /** Flags of nodes: maintenance and retirement. They start no work and stop none. */
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { beginMaintenance, changeNodeRows } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
@@ -9,28 +10,21 @@ import type { EngineContext } from "../context.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
 import { REASON_LENGTH_MAX } from "../input/size-limits.ts";
 import { hasControls } from "../../runtime/text.ts";
+import { idsOf } from "../input/ids.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { changeNodes, refuseEdit } from "./change-nodes.ts";
 import type { Edited } from "./change-nodes.ts";
 
-export interface FlagRequest {
-  readonly nodes: NodeSelector;
-  readonly reason: string;
-}
-
 export async function setMaintenance(
   context: EngineContext,
   caller: Caller,
-  { nodes: selector, reason }: FlagRequest,
+  selector: NodeSelector,
+  reason: string,
 ): Promise<Edited> {
   const flaw = reasonFlaw("A maintenance", reason);
   if (flaw) return refuseEdit([flaw]);
   return changeNodes(context, selector, (transaction, nodes) =>
-    beginMaintenance(
-      transaction.tx,
-      nodes.map(({ id }) => id),
-      { reason, by: caller.actor },
-    ),
+    beginMaintenance(transaction.tx, idsOf(nodes), { reason, by: caller.actor }),
   );
 }
 
@@ -41,7 +35,7 @@ export async function clearMaintenance(
   selector: NodeSelector,
 ): Promise<Edited> {
   const clear = async (transaction: Transaction, nodes: readonly NodeRow[]) => {
-    const ids = nodes.map(({ id }) => id);
+    const ids = idsOf(nodes);
     await extendParkedSteps(transaction.tx, ids);
     await changeNodeRows(transaction.tx, ids, { maintenanceReason: null, maintenanceSince: null, maintenanceBy: null });
     // A run that is about to pause reads the flag under the node's lock: it sees the flag cleared, or is found here.
@@ -56,35 +50,25 @@ export async function clearMaintenance(
 export async function setRetired(
   context: EngineContext,
   _caller: Caller,
-  { nodes: selector, reason }: FlagRequest,
+  selector: NodeSelector,
+  reason: string,
 ): Promise<Edited> {
   const flaw = reasonFlaw("A retirement", reason);
   if (flaw) return refuseEdit([flaw]);
   return changeNodes(context, selector, (transaction, nodes) =>
-    changeNodeRows(
-      transaction.tx,
-      nodes.map(({ id }) => id),
-      { retiredReason: reason },
-    ),
+    changeNodeRows(transaction.tx, idsOf(nodes), { retiredReason: reason }),
   );
 }
 
 /** Puts retired nodes back in service. */
 export async function clearRetired(context: EngineContext, _caller: Caller, selector: NodeSelector): Promise<Edited> {
   return changeNodes(context, selector, (transaction, nodes) =>
-    changeNodeRows(
-      transaction.tx,
-      nodes.map(({ id }) => id),
-      { retiredReason: null },
-    ),
+    changeNodeRows(transaction.tx, idsOf(nodes), { retiredReason: null }),
   );
 }
 
 function reasonFlaw(what: string, reason: string): Refusal | null {
   if (reason.trim() !== "" && reason.length <= REASON_LENGTH_MAX && !hasControls(reason)) return null;
-  return {
-    code: "INVALID_INPUT",
-    message: `${what} needs a reason of 1–${REASON_LENGTH_MAX} characters on one line, without control characters.`,
-    path: ["input", "reason"],
-  };
+  const message = `${what} needs a reason of 1–${REASON_LENGTH_MAX} characters on one line, without control characters.`;
+  return invalidInput(message, ["input", "reason"]);
 }

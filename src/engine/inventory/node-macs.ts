@@ -1,4 +1,5 @@
 /** The check that no other node has the MAC addresses that a request gives to a node. */
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { macOf } from "../../runtime/mac-address.ts";
 import { macOwners } from "../../store/nodes/node-macs.ts";
@@ -39,13 +40,8 @@ export async function takenMacs(reader: Reader, given: readonly GivenMacs[]): Pr
         ];
       // The same node: the list itself is at fault, and refused for that.
       if (other === undefined || other === nodeName) return [];
-      return [
-        {
-          code: "INVALID_INPUT",
-          message: `The MAC address ${mac} is given to node ${other} and to node ${nodeName}. Give it to one of them.`,
-          path: at,
-        },
-      ];
+      const message = `The MAC address ${mac} is given to node ${other} and to node ${nodeName}. Give it to one of them.`;
+      return [invalidInput(message, at)];
     }),
   );
 }

@@ -2,6 +2,7 @@
  * A change that is applied to many nodes: its flaws, whatever the nodes are, and its effect on one node. Pure, except
  * for the checks of settings, which the drivers provide.
  */
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { secretNames, shapeOf } from "../../drivers/settings-shape.ts";
@@ -52,34 +53,23 @@ export function patchFlaws(patch: NodePatch): Refusal[] {
   const { labels, setLabels = [], removeLabels = [], settingsOfDrivers: settings, ...fields } = patch;
   if (Object.values(patch).every((one) => one === undefined)) return [invalid("The request changes nothing.", [])];
   const all = Object.fromEntries((labels ?? []).map(({ key, value }) => [key, value]));
+  const keys = setLabels.map(({ key }) => key);
+  const flaws = fieldFlaws({ ...fields, labels: all }, ["input"]);
+  flaws.push(...repeatedFlaws("labels", labels?.map(({ key }) => key) ?? []));
+  for (const [index, { key, value }] of setLabels.entries())
+    flaws.push(...labelFlaw(key, value, ["input", "setLabels", String(index)]));
+  flaws.push(...repeatedFlaws("setLabels", keys));
+  const refuse = (message: string, member: string) => flaws.push(invalid(message, [member]));
+  if (setLabels.length > LABELS_MAX) refuse(`At most ${LABELS_MAX} labels are stored; set fewer.`, "setLabels");
+  const both = keys.filter((key) => removeLabels.includes(key));
+  if (both.length > 0) refuse(`${listed(both)}: set a label or remove it, not both.`, "removeLabels");
+  if (labels && (patch.setLabels ?? patch.removeLabels))
+    refuse("`labels` replaces all labels. Leave it out, or leave out `setLabels` and `removeLabels`.", "labels");
+  if (settings && (patch.driver ?? patch.interfaces ?? patch.settings))
+    refuse("`settings` changes no driver. Leave it out, or leave out `driver` and `interfaces`.", "settings");
+  if (settings?.length === 0) refuse("The list of settings is empty; name a driver.", "settings");
   const drivers = (settings ?? []).map(({ driver }) => driver);
-  const removed = new Set(removeLabels);
-  const both = setLabels.map(({ key }) => key).filter((key) => removed.has(key));
-  return [
-    ...fieldFlaws({ ...fields, labels: all }, ["input"]),
-    ...repeatedFlaws("labels", labels?.map(({ key }) => key) ?? []),
-    ...setLabels.flatMap(({ key, value }, index) => labelFlaw(key, value, ["input", "setLabels", String(index)])),
-    ...repeatedFlaws(
-      "setLabels",
-      setLabels.map(({ key }) => key),
-    ),
-    ...(setLabels.length > LABELS_MAX
-      ? [invalid(`At most ${LABELS_MAX} labels are stored; set fewer.`, ["setLabels"])]
-      : []),
-    ...(both.length > 0 ? [invalid(`${listed(both)}: set a label or remove it, not both.`, ["removeLabels"])] : []),
-    ...(labels && (patch.setLabels ?? patch.removeLabels)
-      ? [
-          invalid("`labels` replaces all labels. Leave it out, or leave out `setLabels` and `removeLabels`.", [
-            "labels",
-          ]),
-        ]
-      : []),
-    ...(settings && (patch.driver ?? patch.interfaces ?? patch.settings)
-      ? [invalid("`settings` changes no driver. Leave it out, or leave out `driver` and `interfaces`.", ["settings"])]
-      : []),
-    ...(settings?.length === 0 ? [invalid("The list of settings is empty; name a driver.", ["settings"])] : []),
-    ...repeatedFlaws("settings", drivers),
-  ];
+  return [...flaws, ...repeatedFlaws("settings", drivers)];
 }
 
 function repeatedFlaws(member: string, names: readonly string[]): Refusal[] {
@@ -88,7 +78,7 @@ function repeatedFlaws(member: string, names: readonly string[]): Refusal[] {
 }
 
 function invalid(message: string, path: readonly string[]): Refusal {
-  return { code: "INVALID_INPUT", message, path: ["input", ...path] };
+  return invalidInput(message, ["input", ...path]);
 }
 
 /** The change of one node; null if it already is as the patch wants it. */

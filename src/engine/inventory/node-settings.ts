@@ -1,7 +1,9 @@
 /** A node as a request describes it, and the check of its drivers and their settings. */
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { INTERFACES, isInterfaceName } from "../../drivers/interfaces.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
+import type { Issue } from "../../drivers/issues.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { bindingNames, secretNames, shapeOf } from "../../drivers/settings-shape.ts";
 import { isSameJson } from "../../runtime/canonical-json.ts";
@@ -84,30 +86,21 @@ export async function prepareSettings(
   const secrets: Record<string, Readonly<Record<string, string>>> = {};
   for (const driver of driversOf(registry, node)) {
     const checked = await checkSettings(registry, { node, driver, path }, stored[driver.name]);
-    if ("refusals" in checked) {
-      refusals.push(...checked.refusals);
-      continue;
-    }
-    refusals.push(...checked.sizeFlaws);
+    refusals.push(...checked.refusals);
     settings[driver.name] = checked.settings;
     if (Object.keys(checked.secrets).length > 0) secrets[driver.name] = checked.secrets;
   }
-  if (refusals.length > 0) return { settings, secrets, refusals, controller: null, controllers: [] };
+  const prepared = { settings, secrets, refusals, controller: null, controllers: [] };
+  if (refusals.length > 0) return prepared;
   try {
     const found = driversOf(registry, node).flatMap((driver) =>
       controllersOf([driver], settings, secrets).map((one) => ({ ...one, path: settingsFor(node, driver, path).path })),
     );
-    return { settings, secrets, refusals, controller: powerController(registry, node, found), controllers: found };
+    return { ...prepared, controller: powerController(registry, node, found), controllers: found };
   } catch {
     // The error may contain a secret, so neither the refusal nor the log repeats it.
     const message = `Node ${node.name}: its driver failed to determine the management controller from these settings. Report this to the author of the driver.`;
-    return {
-      settings,
-      secrets,
-      controller: null,
-      controllers: [],
-      refusals: [{ code: "UNSUPPORTED_BY_DRIVER", message, path: [...path, "driver"] }],
-    };
+    return { ...prepared, refusals: [{ code: "UNSUPPORTED_BY_DRIVER", message, path: [...path, "driver"] }] };
   }
 }
 
@@ -117,44 +110,40 @@ interface DriverOfNode {
   readonly path: readonly string[];
 }
 
+/** Checked settings, secrets apart. Valid only if there are no refusals. */
+export interface CheckedSettings {
+  readonly settings: JsonObject;
+  readonly secrets: Readonly<Record<string, string>>;
+  readonly refusals: readonly Refusal[];
+}
+
 async function checkSettings(
   registry: Registry,
   { node, driver, path }: DriverOfNode,
   stored: JsonObject | undefined,
-): Promise<
-  | { readonly refusals: readonly Refusal[] }
-  | {
-      readonly settings: JsonObject;
-      readonly secrets: Readonly<Record<string, string>>;
-      readonly sizeFlaws: readonly Refusal[];
-    }
-> {
+): Promise<CheckedSettings> {
   const source = settingsFor(node, driver, path);
+  const what = `Node ${node.name}, settings of driver ${driver.name}`;
   const given = source.value ?? {};
   const isObject = typeof given === "object" && !Array.isArray(given);
   const checked = await registry.checkSettings(driver, isObject ? { ...stored, ...given } : given);
   if (!checked.ok)
-    return {
-      refusals: checked.issues.slice(0, ISSUES_MAX).map((issue): Refusal => ({
-        code: "INVALID_INPUT",
-        message: `Node ${node.name}, settings of driver ${driver.name}${issue.path.length > 0 ? ` (${issue.path.join(".")})` : ""}: ${issue.message}.`,
-        path: [...source.path, ...issue.path],
-      })),
-    };
+    return { settings: {}, secrets: {}, refusals: issueFlaws(what, checked.issues.slice(0, ISSUES_MAX), source.path) };
   const { settings, secrets } = checked;
   const astray = stored && isObject ? await strayFlaw(registry, driver, { given, stored, settings, secrets }) : null;
-  if (astray !== null)
-    return {
-      refusals: [
-        {
-          code: "INVALID_INPUT",
-          message: `Node ${node.name}, settings of driver ${driver.name}: ${astray.message}`,
-          path: [...source.path, astray.setting],
-        },
-      ],
-    };
-  const what = `Node ${node.name}: its settings for driver ${driver.name}`;
-  return { settings, secrets, sizeFlaws: sizeFlaws(what, { ...settings, ...secrets }, source.path, stored) };
+  const whole = `Node ${node.name}: its settings for driver ${driver.name}`;
+  const refusals = astray
+    ? [invalidInput(`${what}: ${astray.message}`, [...source.path, astray.setting])]
+    : sizeFlaws(whole, { ...settings, ...secrets }, source.path, stored);
+  return { settings, secrets, refusals };
+}
+
+/** The flaws that a driver's schema finds in settings. `path`: of the settings. */
+export function issueFlaws(what: string, issues: readonly Issue[], path: readonly string[]): Refusal[] {
+  return issues.map(({ path: at, message }) => {
+    const where = at.length > 0 ? ` (${at.join(".")})` : "";
+    return invalidInput(`${what}${where}: ${message}.`, [...path, ...at]);
+  });
 }
 
 interface ChangedSettings {
@@ -194,11 +183,7 @@ function driverFlaws(registry: Registry, node: NewNode, path: readonly string[])
     ...("problem" in own ? [{ what: own.problem, at: ["driver"] }] : []),
     ...(node.interfaces ?? []).flatMap((_, index) => borrowedFlaws(registry, node, index)),
   ];
-  return flaws.map(({ what, at }) => ({
-    code: "INVALID_INPUT",
-    message: `Node ${node.name}: ${what}`,
-    path: [...path, ...at],
-  }));
+  return flaws.map(({ what, at }) => invalidInput(`Node ${node.name}: ${what}`, [...path, ...at]));
 }
 
 interface Flaw {

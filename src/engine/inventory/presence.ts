@@ -2,12 +2,14 @@
  * Reports of monitoring: nodes that it has seen, or no longer sees. A report starts no work and disturbs none. Each
  * node has an answer of its own, and a refused node does not affect the others. A repeated report writes nothing.
  */
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import { lockNodes, nodesByNames, changeNodeRows } from "../../store/nodes/nodes.ts";
 import type { EngineContext } from "../context.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { lockValues } from "../../store/nodes/node-identities.ts";
+import { idsOf } from "../input/ids.ts";
 import { controllerRefusals } from "./controller-conflicts.ts";
 import type { GivenController } from "./controller-conflicts.ts";
 import { prepareSettings } from "./node-settings.ts";
@@ -50,7 +52,7 @@ export interface PresenceReported {
   readonly refusals: readonly Refusal[];
 }
 
-export interface PresenceReport {
+interface PresenceReport {
   readonly event: PresenceEvent;
   readonly nodes: readonly ReportedNode[];
 }
@@ -58,18 +60,19 @@ export interface PresenceReport {
 export async function reportPresence(
   context: EngineContext,
   caller: Caller,
-  report: PresenceReport,
+  event: PresenceEvent,
+  nodes: readonly ReportedNode[],
 ): Promise<PresenceReported> {
-  if (report.nodes.length === 0) {
+  if (nodes.length === 0) {
     const message = "An empty list reports nothing; name at least one node.";
-    return { results: [], refusals: [{ code: "INVALID_INPUT", message, path: ["input", "nodes"] }] };
+    return { results: [], refusals: [invalidInput(message, ["input", "nodes"])] };
   }
   try {
-    const results = await context.transact((transaction) => takeReport(transaction, context, caller, report));
+    const results = await context.transact((transaction) => takeReport(transaction, context, caller, { event, nodes }));
     return { results, refusals: [] };
   } catch (error) {
     // Another request took one of the names between the check and the insert.
-    if (violatedConstraint(error)?.startsWith("nodes_name")) return reportPresence(context, caller, report);
+    if (violatedConstraint(error)?.startsWith("nodes_name")) return reportPresence(context, caller, event, nodes);
     throw error;
   }
 }
@@ -135,11 +138,8 @@ async function refusedForControllers({ tx }: Transaction, entering: ReadonlyMap<
 async function updatePresence({ tx }: Transaction, event: PresenceEvent, reported: readonly ReportedNode[]) {
   const known = await nodesByNames(tx, [...new Set(reported.map(({ name }) => name))]);
   const differing = known.filter(({ presence }) => presence !== event);
-  const locked = await lockNodes(
-    tx,
-    differing.map(({ id }) => id),
-  );
-  const changed = locked.filter(({ presence }) => presence !== event).map(({ id }) => id);
+  const locked = await lockNodes(tx, idsOf(differing));
+  const changed = idsOf(locked.filter(({ presence }) => presence !== event));
   await changeNodeRows(tx, changed, { presence: event });
   // A node that was deleted between the read and the lock is not registered any more.
   const present = [...known.filter(({ presence }) => presence === event), ...locked];
@@ -160,23 +160,14 @@ async function firstSeen(
   path: readonly string[],
 ): Promise<FirstSeen | { readonly refusal: Refusal }> {
   const { name, driver, settings, labels } = node;
-  if (event === "DISAPPEARED")
-    return {
-      refusal: {
-        code: "NOT_FOUND",
-        message: `Node ${name} does not exist, so it cannot have disappeared.`,
-        missing: [name],
-        path: [...path, "name"],
-      },
-    };
-  if (driver === undefined)
-    return {
-      refusal: {
-        code: "INVALID_INPUT",
-        message: `Node ${name} is not registered. Name its driver to register it with this report, or use registerNodes.`,
-        path: [...path, "driver"],
-      },
-    };
+  if (event === "DISAPPEARED") {
+    const message = `Node ${name} does not exist, so it cannot have disappeared.`;
+    return { refusal: { code: "NOT_FOUND", message, missing: [name], path: [...path, "name"] } };
+  }
+  if (driver === undefined) {
+    const message = `Node ${name} is not registered. Name its driver to register it with this report, or use registerNodes.`;
+    return { refusal: invalidInput(message, [...path, "driver"]) };
+  }
   const prepared = await prepareSettings(registry, { name, driver, settings, labels }, path);
   const [flaw] = prepared.refusals;
   if (flaw) return { refusal: { ...flaw, message: prepared.refusals.map(({ message }) => message).join(" ") } };

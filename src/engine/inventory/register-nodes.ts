@@ -1,6 +1,6 @@
 /** Registering nodes: all of a request or none. */
 import { randomUUID } from "node:crypto";
-import { RefusalError } from "../../errors.ts";
+import { RefusalError, invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { pick } from "../../runtime/pick.ts";
 import { clustersByIds, clustersByNames } from "../../store/nodes/clusters.ts";
@@ -14,9 +14,13 @@ import type { NodeRow, Secrets } from "../../store/nodes/nodes.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { EngineContext } from "../context.ts";
 import { isUuid } from "../../runtime/uuid.ts";
+import { inOrderOfList } from "../input/edits.ts";
 import { sortedMacs } from "../input/mac-addresses.ts";
+import { repeatedNames } from "../input/name-rules.ts";
 import type { ClusterRef } from "../input/node-selector.ts";
 import { isStorable } from "../../runtime/json-values.ts";
+import { idsOf } from "../input/ids.ts";
+import { transitionOf } from "../transaction.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { clusterLockRefusals } from "./cluster-lock.ts";
 import { controllerRefusals, findConflicts } from "./controller-conflicts.ts";
@@ -32,17 +36,11 @@ export async function registerNodes(
   given: readonly NewNode[],
 ): Promise<Edited> {
   if (given.length === 0)
-    return refuseEdit([
-      {
-        code: "INVALID_INPUT",
-        message: "An empty list registers nothing; name at least one node.",
-        path: ["input", "nodes"],
-      },
-    ]);
+    return refuseEdit([invalidInput("An empty list registers nothing; name at least one node.", ["input", "nodes"])]);
   const prepared = await Promise.all(
     given.map((node, index) => prepareSettings(context.registry, node, ["input", "nodes", String(index)])),
   );
-  const flaws = [...prepared.flatMap((one) => one.refusals), ...repeatedNames(given)];
+  const flaws = [...prepared.flatMap((one) => one.refusals), ...repeatedNames(given, ["input", "nodes"])];
   try {
     return await context.transact(async (transaction) => {
       const macs = given.flatMap((node) =>
@@ -56,7 +54,7 @@ export async function registerNodes(
         ...(await macsTaken(transaction, given)),
         ...(await controllersTaken(transaction, given, prepared)),
       ];
-      const refusals = [...flaws, ...conflicts].toSorted((a, b) => positionOf(a) - positionOf(b));
+      const refusals = inOrderOfList([...flaws, ...conflicts]);
       if (refusals.length > 0) throw new RefusalError(refusals);
       const nodes = given.map((node, index) => {
         const clusterId = clusters.idOf(node.cluster);
@@ -123,7 +121,7 @@ export interface EnrolmentCause {
 export async function enrollNodes(
   transaction: Transaction,
   nodes: readonly EnrolledNode[],
-  { actor, reason = null, operationId = null }: EnrolmentCause,
+  cause: EnrolmentCause,
 ): Promise<string[]> {
   const enrolled = nodes.map(({ secrets, identities, ...node }) => ({ id: randomUUID(), node, secrets, identities }));
   const rows = enrolled.map(({ id, node }) => ({
@@ -153,42 +151,11 @@ export async function enrollNodes(
       transaction.tx,
       withSecrets.map(({ id, secrets }) => ({ nodeId: id, secrets })),
     );
-  for (const { id, name, project, state } of rows) {
-    transaction.log({
-      nodeId: id,
-      nodeName: name,
-      project,
-      fromState: null,
-      toState: state,
-      event: "register",
-      sequence: 1,
-      nodeRevision: 1,
-      target: null,
-      operationId,
-      runId: null,
-      step: null,
-      actor,
-      reason,
-    });
+  for (const row of rows) {
+    const registered = { from: null, to: row.state, event: "register" } as const;
+    transaction.log(transitionOf({ ...row, revision: 1 }, registered, cause));
   }
-  return rows.map(({ id }) => id);
-}
-
-/** Position in the request of the node that a refusal is about. */
-function positionOf({ path }: Refusal): number {
-  return Number(path?.[2] ?? 0);
-}
-
-function repeatedNames(given: readonly NewNode[]): Refusal[] {
-  const seen = new Set<string>();
-  return given.flatMap(({ name }, index): Refusal[] => {
-    if (!seen.has(name)) {
-      seen.add(name);
-      return [];
-    }
-    const path = ["input", "nodes", String(index), "name"];
-    return [{ code: "INVALID_INPUT", message: `The name ${name} is given twice.`, path }];
-  });
+  return idsOf(rows);
 }
 
 function macsTaken({ tx }: Transaction, given: readonly NewNode[]): Promise<Refusal[]> {

@@ -5,9 +5,9 @@
  */
 import { setTimeout as delay } from "node:timers/promises";
 import type { Log } from "../../log.ts";
-import { deleteOldChanges } from "../../store/log/changes.ts";
+import { CHANGE_LOG } from "../../store/log/changes.ts";
 import type { Database, Tx } from "../../store/postgres/database.ts";
-import { deleteOldTransitions } from "../../store/log/transitions.ts";
+import { deleteOldRows } from "../../store/log/transitions.ts";
 
 const EVERY_MS = 3_600_000;
 const BATCH = 5_000;
@@ -43,9 +43,9 @@ export function startRetention(parts: {
   }
 
   async function sweep(): Promise<void> {
-    const transitions = days > 0 ? await deleteAll((tx) => deleteOldTransitions(tx, days, BATCH)) : 0;
+    const transitions = days > 0 ? await deleteAll((tx) => deleteOldRows(tx, { days, limit: BATCH })) : 0;
     const changeDays = days > 0 ? Math.min(days, CHANGE_DAYS) : CHANGE_DAYS;
-    await deleteAll((tx) => deleteOldChanges(tx, changeDays, BATCH));
+    await deleteAll((tx) => deleteOldRows(tx, { days: changeDays, limit: BATCH }, CHANGE_LOG));
     if (transitions > 0) log.info({ transitions, days }, "old transitions were deleted");
   }
 

@@ -3,9 +3,8 @@
  * they are used, because drivers and the site's policy change.
  */
 import { randomUUID } from "node:crypto";
-import { RefusalError } from "../../errors.ts";
+import { RefusalError, invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
-import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import {
   deleteRunbook as removeRunbook,
   insertRunbook,
@@ -16,6 +15,7 @@ import type { RunbookRow } from "../../store/runbooks.ts";
 import type { StepChoice } from "../../store/records.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
+import { answerEdit, requireNone, requireRevision } from "../input/edits.ts";
 import { nameFlaw } from "../input/name-rules.ts";
 import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
 import { formFlaws, lengthFlaws } from "../plans/step-selection.ts";
@@ -44,72 +44,59 @@ export type RunbookEdited = { readonly runbookId: string | null; readonly refusa
 const STEP_NAME = /^[a-z][a-z0-9_]{0,99}$/;
 
 export async function createRunbook(
-  { transact }: EngineContext,
+  context: EngineContext,
   _caller: Caller,
   given: NewRunbook,
 ): Promise<RunbookEdited> {
-  return editRunbook(given, () =>
-    transact(async ({ tx }) => {
-      const id = randomUUID();
-      const { name, description = null, phase = "clean", steps } = given;
-      await insertRunbook(tx, { id, name, description, phase, steps });
-      return { runbookId: id, refusals: [] };
-    }),
-  );
+  return editRunbook(context, given, async ({ tx }) => {
+    const id = randomUUID();
+    const { name, description = null, phase = "clean", steps } = given;
+    await insertRunbook(tx, { id, name, description, phase, steps });
+    return id;
+  });
 }
 
 /** Operations that were requested with the runbook keep the steps that it had then. */
 export async function updateRunbook(
-  { transact }: EngineContext,
+  context: EngineContext,
   _caller: Caller,
-  { name, change }: { readonly name: string; readonly change: RunbookChange },
+  name: string,
+  change: RunbookChange,
 ): Promise<RunbookEdited> {
-  return editRunbook(change, () =>
-    transact(async (transaction) => {
-      const runbook = await lockKnown(transaction, name, change.ifRevision);
-      const changed = changedFields<RunbookRow>(runbook, {
-        ...(change.name !== undefined && { name: change.name }),
-        ...(change.description !== undefined && { description: change.description }),
-        ...(change.steps && { steps: change.steps }),
-      });
-      if (changed) await changeRunbook(transaction.tx, runbook.id, changed);
-      return { runbookId: runbook.id, refusals: [] };
-    }),
-  );
+  return editRunbook(context, change, async (transaction) => {
+    const { ifRevision, ...fields } = change;
+    const runbook = await lockKnown(transaction, name, ifRevision);
+    const changed = changedFields<RunbookRow>(runbook, fields);
+    if (changed) await changeRunbook(transaction.tx, runbook.id, changed);
+    return runbook.id;
+  });
 }
 
 export async function deleteRunbook(
-  { transact }: EngineContext,
+  context: EngineContext,
   _caller: Caller,
-  { name, ifRevision }: { readonly name: string; readonly ifRevision: number | undefined },
+  name: string,
+  ifRevision: number | undefined,
 ): Promise<RunbookEdited> {
-  return editRunbook({}, () =>
-    transact(async (transaction) => {
-      const runbook = await lockKnown(transaction, name, ifRevision);
-      await removeRunbook(transaction.tx, runbook.id);
-      return { runbookId: null, refusals: [] };
-    }),
-  );
+  return editRunbook(context, {}, async (transaction) => {
+    const runbook = await lockKnown(transaction, name, ifRevision);
+    await removeRunbook(transaction.tx, runbook.id);
+    return null;
+  });
 }
 
-/** Checks a change, carries it out, and turns refusals that it throws into the answer. */
-async function editRunbook(given: RunbookChange, change: () => Promise<RunbookEdited>): Promise<RunbookEdited> {
-  const flaws = flawsOf(given);
-  if (flaws.length > 0) return { runbookId: null, refusals: flaws };
-  try {
-    return await change();
-  } catch (error) {
-    if (error instanceof RefusalError) return { runbookId: null, refusals: error.refusals };
-    if (violatedConstraint(error)?.startsWith("runbooks_name")) {
-      return {
-        runbookId: null,
-        refusals: [
-          { code: "INVALID_INPUT", message: `A runbook ${given.name} exists already.`, path: ["input", "name"] },
-        ],
-      };
-    }
-    throw error;
-  }
+/** Checks what is given, then carries out a change, which returns the id of the runbook; null if there is none left. */
+async function editRunbook(
+  { transact }: EngineContext,
+  given: RunbookChange,
+  change: (transaction: Transaction) => Promise<string | null>,
+): Promise<RunbookEdited> {
+  const edit = async () => {
+    requireNone(flawsOf(given));
+    return { runbookId: await transact(change), refusals: [] };
+  };
+  const unique = { constraint: "runbooks_name", message: `A runbook ${given.name} exists already.` };
+  return answerEdit<RunbookEdited>(edit, (refusals) => ({ runbookId: null, refusals }), unique);
 }
 
 function flawsOf({ name, description, steps }: RunbookChange): Refusal[] {
@@ -127,13 +114,8 @@ function flawsOf({ name, description, steps }: RunbookChange): Refusal[] {
 
 function stepFlaws(step: StepChoice, path: readonly string[]): Refusal[] {
   if (!STEP_NAME.test(step.name)) {
-    return [
-      {
-        code: "INVALID_INPUT",
-        message: `Invalid step name ${JSON.stringify(step.name)}: use lower-case letters, digits and underscores; begin with a letter.`,
-        path: [...path, "name"],
-      },
-    ];
+    const message = `Invalid step name ${JSON.stringify(step.name)}: use lower-case letters, digits and underscores; begin with a letter.`;
+    return [invalidInput(message, [...path, "name"])];
   }
   return formFlaws(step, path, `Step ${stepLabel(step)}`);
 }
@@ -144,14 +126,6 @@ async function lockKnown(transaction: Transaction, name: string, ifRevision: num
     throw new RefusalError([
       { code: "NOT_FOUND", message: `There is no runbook ${name}.`, missing: [name], path: ["input", "runbook"] },
     ]);
-  if (ifRevision !== undefined && ifRevision !== runbook.revision) {
-    throw new RefusalError([
-      {
-        code: "STALE_REVISION",
-        message: `Runbook ${name} is at revision ${runbook.revision}, not ${ifRevision}. Read it again and repeat the change.`,
-        path: ["input", "ifRevision"],
-      },
-    ]);
-  }
+  requireRevision(`Runbook ${name}`, runbook.revision, ifRevision);
   return runbook;
 }

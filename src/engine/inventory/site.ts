@@ -3,6 +3,7 @@
  * as a whole against the loaded drivers, and applies to plans that are made from then on; stored plans stay. Limits
  * also apply to runs that wait already, so the slot scheduler is nudged.
  */
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { INTERFACES, stepsOf } from "../../drivers/interfaces.ts";
 import type { AnyDriver, AnyStep } from "../../drivers/interfaces.ts";
@@ -11,6 +12,7 @@ import { isSameJson } from "../../runtime/canonical-json.ts";
 import { lockAllIdentities, nodesConcernedBy } from "../../store/nodes/node-identities.ts";
 import type { SitePolicy, StepPolicy } from "../../store/records.ts";
 import { changeSite, lockSite } from "../../store/site.ts";
+import { answerEdit, requireNone, requireRevision } from "../input/edits.ts";
 import { sharedValues } from "../input/machine-identities.ts";
 import { textFlaws } from "../input/size-limits.ts";
 import { LIMITED_PHASES } from "../scheduling/capacity-limits.ts";
@@ -53,33 +55,25 @@ export async function updateSite(
   caller: Caller,
   change: SiteChange,
 ): Promise<SiteEdited> {
-  const flaws = [...limitFlaws(change), ...sharedFlaws(change), ...(await stepFlaws(registry, change.steps ?? []))];
-  if (flaws.length === 0) flaws.push(...installFlaws(registry, change.steps ?? []));
-  if (flaws.length > 0) return { done: false, refusals: flaws };
-  return transact(async (transaction) => {
-    if (change.sharedIdentities !== undefined) await lockAllIdentities(transaction.tx);
-    const site = await lockSite(transaction.tx);
-    if (change.ifRevision !== undefined && change.ifRevision !== site.revision) {
-      return {
-        done: false,
-        refusals: [
-          {
-            code: "STALE_REVISION",
-            message: `The site's policy is at revision ${site.revision}, not ${change.ifRevision}. Read it again and repeat the change.`,
-            path: ["input", "ifRevision"],
-          },
-        ],
-      };
-    }
-    const policy = changed(site.policy, change);
-    if (!isSameJson(policy, site.policy)) await changeSite(transaction.tx, policy, caller.actor);
-    if (change.sharedIdentities !== undefined) {
-      const values = [site.policy, policy].flatMap(sharedValues);
-      await findConflicts(transaction.tx, await nodesConcernedBy(transaction.tx, values));
-    }
-    if (change.phaseLimits !== undefined || change.controllerLimit !== undefined) transaction.afterCommit(nudge);
-    return { done: true, refusals: [] };
-  });
+  const edit = async (): Promise<SiteEdited> => {
+    const rules = change.steps ?? [];
+    requireNone([...limitFlaws(change), ...sharedFlaws(change), ...(await stepFlaws(registry, rules))]);
+    requireNone(installFlaws(registry, rules));
+    return transact(async (transaction) => {
+      if (change.sharedIdentities !== undefined) await lockAllIdentities(transaction.tx);
+      const site = await lockSite(transaction.tx);
+      requireRevision("The site's policy", site.revision, change.ifRevision);
+      const policy = changed(site.policy, change);
+      if (!isSameJson(policy, site.policy)) await changeSite(transaction.tx, policy, caller.actor);
+      if (change.sharedIdentities !== undefined) {
+        const values = [site.policy, policy].flatMap(sharedValues);
+        await findConflicts(transaction.tx, await nodesConcernedBy(transaction.tx, values));
+      }
+      if (change.phaseLimits !== undefined || change.controllerLimit !== undefined) transaction.afterCommit(nudge);
+      return { done: true, refusals: [] };
+    });
+  };
+  return answerEdit(edit, (refusals) => ({ done: false, refusals }));
 }
 
 /** The policy with the change applied. */
@@ -110,46 +104,25 @@ function policyOf({ step, driver, priority, forbidden }: StepRule): StepPolicy {
 // ---- limits
 
 function limitFlaws({ phaseLimits, controllerLimit }: SiteChange): Refusal[] {
-  const invalid = (path: readonly string[], message: string): Refusal => ({
-    code: "INVALID_INPUT",
-    message,
-    path: ["input", ...path],
-  });
+  const flaws: Refusal[] = [];
+  const invalid = (message: string, ...path: string[]) => flaws.push(invalidInput(message, ["input", ...path]));
   const isLimit = (limit: number) => Number.isInteger(limit) && limit >= 1;
-  const ofPhases = (phaseLimits ?? []).flatMap(({ phase, limit }, index, all) => {
+  for (const [index, { phase, limit }] of (phaseLimits ?? []).entries()) {
     const path = ["phaseLimits", String(index)];
-    return [
-      ...((LIMITED_PHASES as readonly string[]).includes(phase)
-        ? []
-        : [
-            invalid(
-              [...path, "phase"],
-              `The phase ${phase} cannot be limited; use one of ${LIMITED_PHASES.join(", ")}.`,
-            ),
-          ]),
-      ...(all.findIndex((one) => one.phase === phase) < index
-        ? [invalid([...path, "phase"], `The phase ${phase} is given twice.`)]
-        : []),
-      ...(isLimit(limit)
-        ? []
-        : [
-            invalid(
-              [...path, "limit"],
-              `Invalid limit of ${phase}: use a whole number of runs, 1 or more, or leave the phase out for no limit.`,
-            ),
-          ]),
-    ];
-  });
-  const ofController =
-    controllerLimit == null || isLimit(controllerLimit)
-      ? []
-      : [
-          invalid(
-            ["controllerLimit"],
-            "Invalid limit of a management controller: use a whole number of runs, 1 or more, or null for no limit.",
-          ),
-        ];
-  return [...ofPhases, ...ofController];
+    if (!LIMITED_PHASES.some((one) => one === phase))
+      invalid(`The phase ${phase} cannot be limited; use one of ${LIMITED_PHASES.join(", ")}.`, ...path, "phase");
+    if (phaseLimits?.findIndex((one) => one.phase === phase) !== index)
+      invalid(`The phase ${phase} is given twice.`, ...path, "phase");
+    if (!isLimit(limit)) {
+      const rule = "use a whole number of runs, 1 or more, or leave the phase out for no limit";
+      invalid(`Invalid limit of ${phase}: ${rule}.`, ...path, "limit");
+    }
+  }
+  if (controllerLimit != null && !isLimit(controllerLimit)) {
+    const rule = "use a whole number of runs, 1 or more, or null for no limit";
+    invalid(`Invalid limit of a management controller: ${rule}.`, "controllerLimit");
+  }
+  return flaws;
 }
 
 // ---- shared identities
@@ -160,9 +133,7 @@ const IDENTITY_LENGTH_MAX = 128;
 function sharedFlaws({ sharedIdentities }: SiteChange): Refusal[] {
   const path = ["input", "sharedIdentities"];
   if ((sharedIdentities?.length ?? 0) > SHARED_IDENTITIES_MAX)
-    return [
-      { code: "INVALID_INPUT", message: `At most ${SHARED_IDENTITIES_MAX} values are stored; remove some.`, path },
-    ];
+    return [invalidInput(`At most ${SHARED_IDENTITIES_MAX} values are stored; remove some.`, path)];
   return (sharedIdentities ?? []).flatMap((text, index) =>
     textFlaws("value", text, IDENTITY_LENGTH_MAX).map((flaw) => ({ ...flaw, path: [...path, String(index)] })),
   );
@@ -215,11 +186,7 @@ async function ruleFlaws(
     );
   else if (priority != null && priority > 0)
     for (const message of await argumentFlaws(offers, rules, rule)) invalid("priority", message);
-  return flaws.map(({ field, message }) => ({
-    code: "INVALID_INPUT",
-    message,
-    path: ["input", "steps", String(index), field],
-  }));
+  return flaws.map(({ field, message }) => invalidInput(message, ["input", "steps", String(index), field]));
 }
 
 /** Refuses a policy that leaves a driver without a step that installs a system: its nodes could not be deployed. */
@@ -233,13 +200,8 @@ function installFlaws(registry: Registry, rules: readonly StepRule[]): Refusal[]
     const drivers = lost.filter((one) => one.label === label && (driver == null || one.driver === driver));
     if (drivers.length === 0) return [];
     const names = drivers.map((one) => one.driver).join(", ");
-    return [
-      {
-        code: "INVALID_INPUT",
-        message: `The step ${label} cannot be forbidden or disabled: without it nothing would install a system on nodes of driver ${names}. Leave such a step of the driver enabled.`,
-        path: ["input", "steps", String(index), "step"],
-      },
-    ];
+    const message = `The step ${label} cannot be forbidden or disabled: without it nothing would install a system on nodes of driver ${names}. Leave such a step of the driver enabled.`;
+    return [invalidInput(message, ["input", "steps", String(index), "step"])];
   });
 }
 

@@ -2,6 +2,7 @@
  * One change of one node or many: name, drivers, settings, labels and flags. It starts no work and stops none. Each
  * node is decided before anything is written, in one transaction that locks the nodes in the order of their ids.
  */
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import { createYielding } from "../../runtime/yielding.ts";
@@ -12,9 +13,11 @@ import { lockNodes, nodesByIds, nodesByNames, secretsOfNodes } from "../../store
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import { busyNodes } from "../../store/runs/runs.ts";
+import { nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode, summaryOf } from "../input/answers.ts";
 import type { Acceptance, NodeAnswer } from "../input/answers.ts";
+import { staleRevision } from "../input/edits.ts";
 import { nodesText } from "../input/name-rules.ts";
 import { selectNodes } from "../input/node-selector.ts";
 import type { NodeSelector, Selection } from "../input/node-selector.ts";
@@ -105,12 +108,12 @@ function refused(refusals: readonly Refusal[]): UpdatedNodes {
 }
 
 function selectionFlaws({ nodes, revisions }: UpdateNodesRequest): Refusal[] {
-  const flaw = (message: string, path: readonly string[]): Refusal[] => [{ code: "INVALID_INPUT", message, path }];
+  const flaw = (message: string, path: readonly string[]) => [invalidInput(message, path)];
   if ((nodes === undefined) === (revisions === undefined))
     return flaw("Select the nodes by `nodes` or by `revisions`, not by both or neither.", ["input", "nodes"]);
   const path = ["input", "revisions"];
   if (revisions?.length === 0) return flaw("The list of nodes is empty; name at least one node.", path);
-  if (new Set(revisions?.map(({ nodeId }) => nodeId)).size < (revisions?.length ?? 0))
+  if (new Set(nodeIdsOf(revisions ?? [])).size < (revisions?.length ?? 0))
     return flaw("A node is named more than once. Name each with one revision.", path);
   return [];
 }
@@ -127,7 +130,7 @@ async function edit({ tx }: Transaction, context: EngineContext, request: Update
   if (request.expectedCount !== undefined && request.expectedCount !== count)
     return refused([otherCount(count, request.expectedCount)]);
   if (isUnique && count > 1) return refused([notForMany(name === undefined ? "macs" : "name", count)]);
-  const ids = selection.nodes.map(({ nodeId }) => nodeId).filter(isUuid);
+  const ids = nodeIdsOf(selection.nodes).filter(isUuid);
   // A dry run must not block other requests by locking the nodes.
   const rows = await (dryRun ? nodesByIds : lockNodes)(tx, ids);
   const nodes = new Map(rows.map((node) => [node.id, node]));
@@ -191,7 +194,13 @@ async function createDecision(
   const busy = patch.hostGroup === undefined ? [] : await busyNodes(tx, ids);
   const runs = new Map(busy.map((run) => [run.nodeId, run]));
   return async (node: NodeRow, revision: number | undefined) => {
-    if (revision !== undefined && revision !== node.revision) return { refusals: [staleRevision(node, revision)] };
+    if (revision !== undefined && revision !== node.revision) {
+      const stale = staleRevision(`Node ${node.name}`, node.revision, {
+        expected: revision,
+        path: ["input", "revisions"],
+      });
+      return { refusals: [{ ...stale, nodeId: node.id }] };
+    }
     const taken = groupFlaws(node, patch.hostGroup, runs.get(node.id));
     const patched = await patchedNode(registry, patch, { node, secrets: secrets.get(node.id) ?? {} });
     const refusals = [...taken, ...("refusals" in patched ? patched.refusals : [])];
@@ -212,11 +221,8 @@ async function takenByOthers(tx: Transaction["tx"], node: NodeRow, { name, macs 
 }
 
 function notForMany(member: "name" | "macs", count: number): Refusal {
-  return {
-    code: "INVALID_INPUT",
-    message: `\`${member}\` belongs to one node, and the request selects ${nodesText(count)}. Select one, or leave it out.`,
-    path: ["input", member],
-  };
+  const message = `\`${member}\` belongs to one node, and the request selects ${nodesText(count)}. Select one, or leave it out.`;
+  return invalidInput(message, ["input", member]);
 }
 
 function otherCount(count: number, expected: number): Refusal {
@@ -248,13 +254,4 @@ function groupFlaws(
       path: ["input", "hostGroup"],
     },
   ];
-}
-
-function staleRevision({ id, name, revision }: Pick<NodeRow, "id" | "name" | "revision">, expected: number): Refusal {
-  return {
-    code: "STALE_REVISION",
-    message: `Node ${name} is at revision ${revision}, not ${expected}. Read it again and repeat the change.`,
-    nodeId: id,
-    path: ["input", "revisions"],
-  };
 }

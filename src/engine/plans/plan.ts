@@ -79,7 +79,6 @@ function verification(composition: Composition, leg: Leg): PlannedStep {
     name: VERIFY_STEP,
     title: "Check power and credentials",
     timeoutSeconds: VERIFY_TIMEOUT,
-    idempotent: true,
   });
 }
 
@@ -105,10 +104,11 @@ async function stepsOfLeg(request: PlanRequest, leg: Leg): Promise<Found> {
 function engineStep(
   leg: Leg,
   owner: Pick<PlannedStep, "interface" | "driver">,
-  step: Pick<PlannedStep, "name" | "title" | "timeoutSeconds" | "idempotent"> & { readonly args?: JsonObject },
+  step: Pick<PlannedStep, "name" | "title" | "timeoutSeconds"> & Partial<Pick<PlannedStep, "args" | "idempotent">>,
 ): PlannedStep {
   return {
     args: {},
+    idempotent: true,
     ...step,
     ...owner,
     ...leg,
@@ -157,7 +157,6 @@ function bootStep(composition: Composition, leg: Leg, { device, persistent = fal
     name: BOOT_STEP,
     title: BOOT_TITLE,
     timeoutSeconds: POWER_TIMEOUT,
-    idempotent: true,
     args: { device: device ?? null, persistent, ...(mode != null && { mode }) },
   });
 }
@@ -283,7 +282,6 @@ function reservedStepOf(
       name,
       title: HOLD_TITLE,
       timeoutSeconds: HOLD_TIMEOUT,
-      idempotent: true,
       args: reason === null ? {} : { reason },
     });
   }
@@ -293,7 +291,6 @@ function reservedStepOf(
     name,
     title: `Wait ${seconds} s`,
     timeoutSeconds: seconds + WAIT_MARGIN,
-    idempotent: true,
     args: { seconds },
   });
 }

@@ -2,6 +2,7 @@
  * The steps that a request chooses in place of the automatic ones: a list of its own, or a runbook's. The runbook is
  * read when the request is admitted; from then on the operation has the list itself, even if the runbook changes.
  */
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
@@ -21,7 +22,7 @@ export function choiceFlaws(options: VerbOptions): Refusal[] {
   const { steps, runbook } = options;
   const both: Refusal[] =
     steps && runbook !== undefined
-      ? [{ code: "INVALID_INPUT", message: "Give either steps or a runbook, not both.", path: ["input", "runbook"] }]
+      ? [invalidInput("Give either steps or a runbook, not both.", ["input", "runbook"])]
       : [];
   return [...both, ...(steps ? lengthFlaws(steps, ["input", "steps"]) : []), ...powerFlaws(options)];
 }
@@ -34,11 +35,7 @@ function powerFlaws({ powerAction, softTimeoutSeconds }: VerbOptions): Refusal[]
     name: POWER_STEPS[powerAction],
     args: { timeoutSeconds: softTimeoutSeconds },
   });
-  return flaws.map(({ what }) => ({
-    code: "INVALID_INPUT",
-    message: `Power action ${powerAction}: ${what}`,
-    path: ["input", "timeoutSeconds"],
-  }));
+  return flaws.map(({ what }) => invalidInput(`Power action ${powerAction}: ${what}`, ["input", "timeoutSeconds"]));
 }
 
 /** The options with the steps of the runbook. Options that contain steps already, as those of a restart do, stay. */
@@ -72,11 +69,10 @@ export function choicePath({ runbook }: VerbOptions): readonly string[] {
 
 /** The flaws of the length and size of a list of steps. */
 export function lengthFlaws(steps: readonly StepChoice[], path: readonly string[]): Refusal[] {
-  if (steps.length === 0)
-    return [{ code: "INVALID_INPUT", message: "The list of steps is empty; name at least one step.", path }];
+  if (steps.length === 0) return [invalidInput("The list of steps is empty; name at least one step.", path)];
   if (steps.length > CHOICES_MAX) {
     const message = `A list has at most ${CHOICES_MAX} steps; this one has ${steps.length}.`;
-    return [{ code: "INVALID_INPUT", message, path }];
+    return [invalidInput(message, path)];
   }
   return sizeFlaws("The list of steps, with their arguments,", steps, path);
 }

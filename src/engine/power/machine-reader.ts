@@ -7,6 +7,7 @@ import { Deadline, leftUntil, whenOver } from "../../drivers/deadline.ts";
 import type { BiosAttribute, BootOverride, FirmwareComponent } from "../../drivers/driver.ts";
 import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
 import { biosOf, bootOverrideOf, consoleUrlOf, firmwareOf } from "../../drivers/machine-facts.ts";
+import { invalidInput } from "../../errors.ts";
 import type { ErrorCode, FailureKind, Refusal } from "../../errors.ts";
 import { createSequences, mapConcurrently } from "../../runtime/concurrency.ts";
 import { sentence } from "../../runtime/text.ts";
@@ -149,13 +150,8 @@ export class MachineReader {
       const readings: MachineReading[] = [];
       for (const what of facts) {
         const reading = await this.#readFact(before, machine, { what, all });
-        if (reading !== null) {
-          readings.push(reading);
-          continue;
-        }
-        const now = await this.#calls.look(nodeId, ref);
-        const message = `Work on node ${node.name} began and ended while it was read. Try again.`;
-        return { readings, refusal: "refusal" in now ? now.refusal : { code: "BUSY", message, nodeId } };
+        if (reading === null) return { readings, refusal: await this.#calls.refusalOfVoid(before, ref, "it") };
+        readings.push(reading);
       }
       return { readings, refusal: null };
     });
@@ -216,5 +212,5 @@ async function readWithin(
 }
 
 function refused(message: string, member: keyof ReadRequest): MachineAnswers {
-  return { answers: [], refusals: [{ code: "INVALID_INPUT", message, path: ["input", member] }] };
+  return { answers: [], refusals: [invalidInput(message, ["input", member])] };
 }

@@ -92,6 +92,13 @@ export class PowerCalls {
     return { node, machine, runs: work?.runs ?? 0 };
   }
 
+  /** Why a node is busy whose reading was void; `what`: what was read. */
+  async refusalOfVoid({ node }: RestingNode, ref: string, what: string): Promise<Refusal> {
+    const now = await this.look(node.id, ref);
+    const message = `Work on node ${node.name} began and ended while ${what} was read. Try again.`;
+    return "refusal" in now ? now.refusal : { code: "BUSY", message, nodeId: node.id };
+  }
+
   /** `all`: when the time for all calls of a request is over. Null: work has begun on the node. */
   async read(
     before: RestingNode,

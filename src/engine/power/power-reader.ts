@@ -4,11 +4,13 @@
  */
 import { Deadline, leftUntil } from "../../drivers/deadline.ts";
 import type { PowerState } from "../../drivers/driver.ts";
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { mapConcurrently } from "../../runtime/concurrency.ts";
 import { sentence } from "../../runtime/text.ts";
 import { notePowerReads } from "../../store/nodes/power.ts";
 import type { DriverTry } from "../../store/records.ts";
+import { nodeIdsOf } from "../input/ids.ts";
 import { selectNodes } from "../input/node-selector.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
 import { BackgroundPowerReader } from "./background-power-reader.ts";
@@ -67,9 +69,9 @@ export class PowerReader {
     const count = found.nodes.length;
     if (count > NODES_MAX) {
       const message = `The request selects ${count} nodes, and at most ${NODES_MAX} can be read at once. Select fewer, or read \`Node.powerState\`, which is updated regularly.`;
-      return { answers: [], refusals: [{ code: "INVALID_INPUT", message, path: ["input", "nodes"] }] };
+      return { answers: [], refusals: [invalidInput(message, ["input", "nodes"])] };
     }
-    const nodeIds = found.nodes.map(({ nodeId }) => nodeId);
+    const nodeIds = nodeIdsOf(found.nodes);
     await database.transaction((tx) => notePowerReads(tx, nodeIds));
     const all = new Deadline(REQUEST_MS);
     const answers = await mapConcurrently(CALLS_MAX, found.nodes, ({ ref, nodeId }) => this.#readNow(ref, nodeId, all));
@@ -104,12 +106,8 @@ export class PowerReader {
       const message = `The power of node ${name} was not read, because all calls to drivers were taken. Try again, or select fewer nodes.`;
       return refused({ code: "CAPACITY", message, nodeId });
     }
-    if (reading === null || !(await this.#calls.record(before, reading))) {
-      const now = await this.#calls.look(nodeId, ref);
-      if ("refusal" in now) return refused(now.refusal);
-      const message = `Work on node ${name} began and ended while its power was read. Try again.`;
-      return refused({ code: "BUSY", message, nodeId });
-    }
+    if (reading === null || !(await this.#calls.record(before, reading)))
+      return refused(await this.#calls.refusalOfVoid(before, ref, "its power"));
     if ("state" in reading) return { ...answer, state: reading.state, driver: reading.driver ?? null, refusal: null };
     const message = `The power of node ${name} could not be read: ${sentence(reading.reason)}`;
     return refused({ code: reading.code, message, nodeId });

@@ -21,8 +21,7 @@ import {
   lockQueuedRuns,
 } from "../../store/operations/operation-runs.ts";
 import {
-  finishOperation,
-  finishSucceeded,
+  finishOperations,
   lockOperation,
   lockOperations,
   noteFirstFailure,
@@ -35,8 +34,9 @@ import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
 import { UNTOUCHED, busyNodes, finishRuns, newestWork, runsOfOperation } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import { cleansAutomatically, readSite } from "../../store/site.ts";
+import { idsOf, nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
-import { ENGINE, startQueued } from "./start-runs.ts";
+import { ENGINE, ENGINE_STOP, startQueued } from "./start-runs.ts";
 import { waitOf } from "./capacity-limits.ts";
 import { endedByStop } from "./waiting-runs.ts";
 import { nextPosition, planSteps } from "../plans/plan.ts";
@@ -81,7 +81,7 @@ export async function applyRunEnds(
   const operations = await lockOperations(transaction.tx, [...byOperation.keys()]);
   const settled = [...operations.values()].filter((operation) => endsWith(operation, byOperation.get(operation.id)));
   await finishSettled(transaction, parts, settled);
-  const finished = new Set(settled.map(({ id }) => id));
+  const finished = new Set(idsOf(settled));
   for (const operationId of [...byOperation.keys()].filter((id) => !finished.has(id)).toSorted())
     await settleOperation(transaction, parts, operations.get(operationId), byOperation.get(operationId) ?? []);
 }
@@ -110,10 +110,7 @@ async function finishSettled(
   { observer }: FinishParts,
   operations: readonly OperationRow[],
 ): Promise<void> {
-  await finishSucceeded(
-    transaction.tx,
-    operations.map(({ id }) => id),
-  );
+  await finishOperations(transaction.tx, idsOf(operations), "SUCCEEDED");
   for (const { id, userDataBytes } of operations)
     if (userDataBytes !== null) await deleteOperationUserData(transaction.tx, id);
   transaction.afterCommit(() => {
@@ -149,11 +146,7 @@ async function applyFailurePolicy(
 ): Promise<void> {
   switch (operation.interrupt === null ? operation.onFailure : "LEAVE") {
     case "CLEAN_UP_ALL":
-      await interruptOperation(transaction.tx, operation.id, {
-        interrupt: "STOP",
-        interruptBy: ENGINE,
-        interruptReason: null,
-      });
+      await interruptOperation(transaction.tx, operation.id, ENGINE_STOP);
       await stopQueued(transaction, operation.id);
       // The clean-up waits for these runs, and they wait for a user, a time or a slot: without a wake-up both would
       // wait forever.
@@ -189,21 +182,13 @@ async function startNext(
 /** Wakes the parked runs of an operation that its stop ends. */
 export async function wakeParked({ tx }: Transaction, operationId: string): Promise<void> {
   const stopped = await endedByStop(tx, await lockParkedRuns(tx, operationId));
-  await wakeRuns(
-    tx,
-    stopped.map(({ id }) => id),
-    PRIORITY.ending,
-  );
+  await wakeRuns(tx, idsOf(stopped), PRIORITY.ending);
 }
 
 /** Ends queued runs, whose nodes were never touched. */
 async function stopQueued(transaction: Transaction, operationId: string): Promise<void> {
   const queued = await lockQueuedRuns(transaction.tx, operationId);
-  await finishRuns(
-    transaction.tx,
-    queued.map(({ id }) => id),
-    "STOPPED",
-  );
+  await finishRuns(transaction.tx, idsOf(queued), "STOPPED");
 }
 
 /** Gives the operation its final state if all of its runs have ended; first cleans up if the failure policy says so. */
@@ -225,7 +210,7 @@ export async function finishWhenDone(transaction: Transaction, parts: FinishPart
     if (started > 0) return;
   }
   const state = outcome(counts, { interrupt: operation.interrupt, cleanedUpAll });
-  await finishOperation(transaction.tx, operationId, state);
+  await finishOperations(transaction.tx, [operationId], state);
   // A restart needs the secret; an operation whose runs all succeeded cannot be restarted.
   const isRestartable = counts.failed + counts.aborted + counts.stopped + counts.cleanUps > 0;
   if (operation.userDataBytes !== null && !isRestartable) await deleteOperationUserData(transaction.tx, operationId);
@@ -281,8 +266,8 @@ async function nodesToCleanUp(
 ): Promise<readonly NodeRow[]> {
   const runOf = new Map(failed.flatMap((run) => (run.leg === UNTOUCHED ? [] : [[run.nodeId, run]])));
   const nodes = await lockNodes(transaction.tx, [...runOf.keys()]);
-  const ids = nodes.map(({ id }) => id);
-  const busy = new Set((await busyNodes(transaction.tx, ids)).map(({ nodeId }) => nodeId));
+  const ids = idsOf(nodes);
+  const busy = new Set(nodeIdsOf(await busyNodes(transaction.tx, ids)));
   const newest = new Map((await newestWork(transaction.tx, ids, null)).map((run) => [run.nodeId, run.operationId]));
   return nodes.filter(
     ({ id, isProtected, faultKind, identityConflict }) =>

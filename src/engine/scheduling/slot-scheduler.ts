@@ -24,6 +24,7 @@ import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
 import { finishRuns, updateRun } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import { lockSite } from "../../store/site.ts";
+import { idsOf } from "../input/ids.ts";
 import { controllerLimit, phaseLimit, slotsOf } from "./capacity-limits.ts";
 import { settleMany, wakeParked } from "./finish-run.ts";
 import type { FinishParts } from "./finish-run.ts";
@@ -104,11 +105,7 @@ async function continueOperation(transaction: Transaction, parts: FinishParts, o
   if (!operation || operation.finishedAt) return;
   if (operation.interrupt !== null) {
     const queued = (await lockQueuedRuns(transaction.tx, operationId)).filter(({ purpose }) => purpose === "WORK");
-    await finishRuns(
-      transaction.tx,
-      queued.map(({ id }) => id),
-      operation.interrupt === "ABORT" ? "ABORTED" : "STOPPED",
-    );
+    await finishRuns(transaction.tx, idsOf(queued), operation.interrupt === "ABORT" ? "ABORTED" : "STOPPED");
     if (operation.interrupt === "STOP") await wakeParked(transaction, operationId);
   }
   await settleMany(transaction, parts, operationId);

@@ -11,12 +11,16 @@ import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
 import { changeClaimedRuns } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import { readSite } from "../../store/site.ts";
+import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import type { Transaction } from "../transaction.ts";
 import { waitOf } from "./capacity-limits.ts";
 
 /** The actor in transitions that no user caused. */
 export const ENGINE = "engine";
+
+/** The stop of an operation before all of its nodes are cleaned up. */
+export const ENGINE_STOP = { interrupt: "STOP", interruptBy: ENGINE, interruptReason: null } as const;
 
 export type StartParts = Pick<EngineContext, "nudge">;
 
@@ -48,10 +52,6 @@ async function startPage(transaction: Transaction, parts: StartParts, queued: re
   });
   await changeClaimedRuns(transaction.tx, changes);
   const started = changes.filter(({ change }) => change.waitReason === "CONCURRENCY");
-  await wakeRuns(
-    transaction.tx,
-    started.map(({ id }) => id),
-    PRIORITY.new,
-  );
+  await wakeRuns(transaction.tx, idsOf(started), PRIORITY.new);
   if (started.length < queued.length) transaction.afterCommit(parts.nudge);
 }

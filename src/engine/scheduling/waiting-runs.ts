@@ -5,6 +5,7 @@ import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
 import { plansByHashes } from "../../store/runs/plans.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
+import { idsOf } from "../input/ids.ts";
 import { ENGINE_INTERFACE } from "../plans/reserved-steps.ts";
 import type { Transaction } from "../transaction.ts";
 
@@ -48,9 +49,5 @@ export async function endedByStop(reader: Reader, runs: readonly RunRow[]): Prom
 export async function wakeStopped({ tx }: Transaction, parked: readonly WithInterrupt[]): Promise<void> {
   const interrupts = await lockInterrupts(tx, [...new Set(parked.map(({ operationId }) => operationId))]);
   const stopped = parked.filter((run) => interruptOf(run, interrupts.get(run.operationId) ?? null) !== null);
-  await wakeRuns(
-    tx,
-    stopped.map(({ id }) => id),
-    PRIORITY.ending,
-  );
+  await wakeRuns(tx, idsOf(stopped), PRIORITY.ending);
 }

@@ -3,6 +3,7 @@
  * have failed, and users advance, halt and resume them. Everything happens under the operation's lock.
  * lifecycle/waves.ts decides.
  */
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { judgeWaves, waveSizes, countOf } from "../../lifecycle/waves.ts";
 import type { Share, WaveOptions, WaveState, WaveVerdict } from "../../lifecycle/waves.ts";
@@ -38,38 +39,20 @@ const PAUSE_SECONDS_MAX = 30 * 86_400;
 
 /** The flaws of requested waves. */
 export function waveFlaws(options: WaveOptions): readonly Refusal[] {
-  const path = ["input", "waves"];
-  const flaw = (field: string, message: string): Refusal => ({
-    code: "INVALID_INPUT",
-    message,
-    path: [...path, field],
-  });
+  const flaws: Refusal[] = [];
+  const invalid = (message: string, ...at: string[]) => flaws.push(invalidInput(message, ["input", "waves", ...at]));
   const { sizes, pauseSeconds = 0, maxFailures } = options;
-  return [
-    ...(sizes.length === 0 || sizes.length > WAVES_MAX
-      ? [flaw("sizes", `Invalid sizes: use 1–${WAVES_MAX} sizes; the last one is repeated.`)]
-      : []),
-    ...sizes.flatMap((size, index) =>
-      isShare(size, 1)
-        ? []
-        : [
-            {
-              ...flaw(
-                "sizes",
-                "Invalid size of a wave: use a count of 1 or more, or a percentage above 0 and up to 100.",
-              ),
-              path: [...path, "sizes", String(index)],
-            },
-          ],
-    ),
-    ...(pauseSeconds >= 0 && pauseSeconds <= PAUSE_SECONDS_MAX
-      ? []
-      : [flaw("pauseSeconds", `Invalid pauseSeconds: use 0–${PAUSE_SECONDS_MAX} seconds.`)]),
-    ...(maxFailures === undefined || isShare(maxFailures, 0)
-      ? []
-      : [flaw("maxFailures", "Invalid maxFailures: use a count of 0 or more, or a percentage from 0 to 100.")]),
-  ];
+  if (sizes.length === 0 || sizes.length > WAVES_MAX)
+    invalid(`Invalid sizes: use 1–${WAVES_MAX} sizes; the last one is repeated.`, "sizes");
+  for (const [index, size] of sizes.entries()) if (!isShare(size, 1)) invalid(INVALID_SIZE, "sizes", String(index));
+  if (!(pauseSeconds >= 0 && pauseSeconds <= PAUSE_SECONDS_MAX))
+    invalid(`Invalid pauseSeconds: use 0–${PAUSE_SECONDS_MAX} seconds.`, "pauseSeconds");
+  if (maxFailures !== undefined && !isShare(maxFailures, 0))
+    invalid("Invalid maxFailures: use a count of 0 or more, or a percentage from 0 to 100.", "maxFailures");
+  return flaws;
 }
+
+const INVALID_SIZE = "Invalid size of a wave: use a count of 1 or more, or a percentage above 0 and up to 100.";
 
 function isShare(share: Share, least: 0 | 1): boolean {
   if ("count" in share) return Number.isInteger(share.count) && share.count >= least;
@@ -193,21 +176,11 @@ export async function steerWaves(context: EngineContext, caller: Caller, request
     if (request.dryRun) await keepReadOnly(transaction.tx);
     const read = request.dryRun ? operationById : lockOperation;
     const operation = isUuid(id) ? await read(transaction.tx, id) : undefined;
-    if (!operation)
-      return refused({
-        code: "NOT_FOUND",
-        message: `There is no operation ${id}.`,
-        missing: [id],
-        path: ["input", "operationId"],
-      });
+    const path = ["input", "operationId"];
+    if (!operation) return refused({ code: "NOT_FOUND", message: `There is no operation ${id}.`, missing: [id], path });
     const flaw = await steerFlaw(transaction.tx, operation, request.action);
     if (flaw !== null)
-      return refused({
-        code: "INVALID_STATE",
-        message: `Operation ${id} ${flaw}`,
-        operationId: id,
-        path: ["input", "operationId"],
-      });
+      return refused({ code: "INVALID_STATE", message: `Operation ${id} ${flaw}`, operationId: id, path });
     if (request.dryRun)
       return {
         operationId: id,

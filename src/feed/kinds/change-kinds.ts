@@ -21,10 +21,12 @@ import { changesOfOperations, operationSnapshot, viewOfOperations } from "./oper
 import { changesOfRuns, runSnapshot, VIEW_OF_RUNS } from "./run-changes.ts";
 import type { StreamRequest } from "../stream.ts";
 
-export type NodeChangeItem = ChangeStreamItem<NodeRow, NodeChangeField>;
-export interface NodeChangesRequest extends StreamRequest<ChangeCursor> {
-  readonly filter?: NodeFilter | undefined;
+interface FilteredRequest<Filter> extends StreamRequest<ChangeCursor> {
+  readonly filter?: Filter | undefined;
 }
+
+export type NodeChangeItem = ChangeStreamItem<NodeRow, NodeChangeField>;
+export type NodeChangesRequest = FilteredRequest<NodeFilter>;
 
 export function nodeChanges(
   parts: FeedParts,
@@ -47,9 +49,7 @@ export function nodeChanges(
 }
 
 export type OperationChangeItem = ChangeStreamItem<OperationRow, OperationChangeField>;
-export interface OperationChangesRequest extends StreamRequest<ChangeCursor> {
-  readonly filter?: OperationFilter | undefined;
-}
+export type OperationChangesRequest = FilteredRequest<OperationFilter>;
 
 export function operationChanges(
   parts: FeedParts,
@@ -93,9 +93,7 @@ export function runChanges(
   );
 }
 
-export interface ClusterChangesRequest extends StreamRequest<ChangeCursor> {
-  readonly filter?: ClusterFilter | undefined;
-}
+export type ClusterChangesRequest = FilteredRequest<ClusterFilter>;
 
 export function clusterChanges(
   parts: FeedParts,

@@ -12,19 +12,8 @@ import { busyClusters, clustersByIds, clustersOfNodes, clusterVersionsAfterName 
 import type { ClusterRow } from "../../store/nodes/clusters.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import type { ObjectChange, View } from "../change-items.ts";
+import type { KnownRow } from "../log/known-rows.ts";
 import type { SnapshotContent } from "../log/snapshots.ts";
-
-export interface KnownCluster {
-  readonly row: ClusterRow;
-}
-
-/** The clusters of these ids that exist. */
-export async function knownClusters(
-  reader: Reader,
-  ids: readonly string[],
-): Promise<ReadonlyMap<string, KnownCluster>> {
-  return new Map((await clustersByIds(reader, ids)).map((row) => [row.id, { row }]));
-}
 
 /** A snapshot of matching clusters, by name. */
 export function clusterSnapshot(filter: ClusterFilter | undefined): SnapshotContent<ClusterRow> {
@@ -86,7 +75,7 @@ function throughNode(row: ChangeRow, present: string | null): readonly Change[] 
   return [...new Set([earlier, present])].flatMap((id) => (id === null ? [] : { id, row, fields: visible }));
 }
 
-export function viewOfClusters(filter: ClusterFilter | undefined): View<KnownCluster, ClusterChangeField> {
+export function viewOfClusters(filter: ClusterFilter | undefined): View<KnownRow<ClusterRow>, ClusterChangeField> {
   const test = clusterTest(filter);
   return {
     fields: FIELDS,

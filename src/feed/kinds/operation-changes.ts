@@ -13,19 +13,8 @@ import { operationsByIds } from "../../store/operations/operations.ts";
 import type { OperationRow } from "../../store/operations/operations.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import type { ObjectChange, View } from "../change-items.ts";
+import type { KnownRow } from "../log/known-rows.ts";
 import type { SnapshotContent } from "../log/snapshots.ts";
-
-export interface KnownOperation {
-  readonly row: OperationRow;
-}
-
-/** The operations of these ids. */
-export async function knownOperations(
-  reader: Reader,
-  ids: readonly string[],
-): Promise<ReadonlyMap<string, KnownOperation>> {
-  return new Map((await operationsByIds(reader, ids)).map((row) => [row.id, { row }]));
-}
 
 /** A snapshot of matching operations, newest first. */
 export function operationSnapshot(filter: OperationFilter | undefined): SnapshotContent<OperationRow> {
@@ -66,7 +55,7 @@ export async function viewOfOperations(
   reader: Reader,
   filter: OperationFilter | undefined,
   ids: readonly string[],
-): Promise<View<KnownOperation, OperationChangeField>> {
+): Promise<View<KnownRow<OperationRow>, OperationChangeField>> {
   const related = await relatedOperations(reader, filter, ids);
   const test = operationTest(filter);
   const matches = (row: OperationRow) => (related === null || related.has(row.id)) && test(row);

@@ -2,20 +2,11 @@
 import { RUN_CHANGE_COLUMNS } from "../../store/log/change-fields.ts";
 import type { RunChangeField } from "../../store/log/change-fields.ts";
 import type { ChangeRow } from "../../store/log/changes.ts";
-import type { Reader } from "../../store/postgres/database.ts";
 import { runVersionsAfter, runsByIds } from "../../store/runs/runs.ts";
 import type { RunRow, RunsOf } from "../../store/runs/runs.ts";
 import type { ObjectChange, View } from "../change-items.ts";
+import type { KnownRow } from "../log/known-rows.ts";
 import type { SnapshotContent } from "../log/snapshots.ts";
-
-export interface KnownRun {
-  readonly row: RunRow;
-}
-
-/** The runs of these ids. */
-export async function knownRuns(reader: Reader, ids: readonly string[]): Promise<ReadonlyMap<string, KnownRun>> {
-  return new Map((await runsByIds(reader, ids)).map((row) => [row.id, { row }]));
-}
 
 /** A snapshot of the runs. */
 export function runSnapshot(of: RunsOf): SnapshotContent<RunRow> {
@@ -39,7 +30,7 @@ export function changesOfRuns(of: RunsOf, rows: readonly ChangeRow[]): readonly 
   });
 }
 
-export const VIEW_OF_RUNS: View<KnownRun, RunChangeField> = {
+export const VIEW_OF_RUNS: View<KnownRow<RunRow>, RunChangeField> = {
   fields: FIELDS,
   matches: () => true,
   before: () => null,

@@ -12,28 +12,28 @@ import { createSpacedCalls } from "../../runtime/spaced-calls.ts";
 import { changesAfter, newestChange, numberChanges } from "../../store/log/changes.ts";
 import type { ChangeRow } from "../../store/log/changes.ts";
 import type { Database, Reader } from "../../store/postgres/database.ts";
-import { knownClusters } from "../kinds/cluster-changes.ts";
-import type { KnownCluster } from "../kinds/cluster-changes.ts";
-import { createKnownRows } from "./known-rows.ts";
-import type { KnownRows } from "./known-rows.ts";
+import { clustersByIds } from "../../store/nodes/clusters.ts";
+import type { ClusterRow } from "../../store/nodes/clusters.ts";
+import { operationsByIds } from "../../store/operations/operations.ts";
+import type { OperationRow } from "../../store/operations/operations.ts";
+import { runsByIds } from "../../store/runs/runs.ts";
+import type { RunRow } from "../../store/runs/runs.ts";
+import { createKnownRows, createKnownRowsAlone } from "./known-rows.ts";
+import type { KnownRow, KnownRows } from "./known-rows.ts";
 import { LogReader } from "./log-reader.ts";
 import { knownNodes } from "../kinds/node-changes.ts";
 import type { KnownNode } from "../kinds/node-changes.ts";
-import { knownOperations } from "../kinds/operation-changes.ts";
-import type { KnownOperation } from "../kinds/operation-changes.ts";
 import { createPacedHead } from "./paced-head.ts";
 import type { Head } from "./paced-head.ts";
-import { knownRuns } from "../kinds/run-changes.ts";
-import type { KnownRun } from "../kinds/run-changes.ts";
 import { createSharedPages } from "./shared-pages.ts";
 import type { SharedPages } from "./shared-pages.ts";
 
 /** Objects of each kind as streams read them. */
 export interface KnownObjects {
   readonly nodes: KnownRows<KnownNode>;
-  readonly operations: KnownRows<KnownOperation>;
-  readonly runs: KnownRows<KnownRun>;
-  readonly clusters: KnownRows<KnownCluster>;
+  readonly operations: KnownRows<KnownRow<OperationRow>>;
+  readonly runs: KnownRows<KnownRow<RunRow>>;
+  readonly clusters: KnownRows<KnownRow<ClusterRow>>;
 }
 
 export interface ChangeTail {
@@ -69,9 +69,9 @@ const PACE_MS = 200;
 function knownObjects(reader: Reader): KnownObjects {
   return {
     nodes: createKnownRows((ids) => knownNodes(reader, ids)),
-    operations: createKnownRows((ids) => knownOperations(reader, ids)),
-    runs: createKnownRows((ids) => knownRuns(reader, ids)),
-    clusters: createKnownRows((ids) => knownClusters(reader, ids)),
+    operations: createKnownRowsAlone((ids) => operationsByIds(reader, ids)),
+    runs: createKnownRowsAlone((ids) => runsByIds(reader, ids)),
+    clusters: createKnownRowsAlone((ids) => clustersByIds(reader, ids)),
   };
 }
 

@@ -50,8 +50,8 @@ export function createKnownRows<Found>(
         const reading = known.get(id);
         return { id, reading: reading && reading.asOf >= position && reading.readAt >= since ? reading : undefined };
       });
-      const missing = taken.flatMap(({ id, reading }) => (reading ? [] : [id]));
-      const again = missing.length > 0 ? readAgain(missing, head) : undefined;
+      const missing = new Set(taken.flatMap(({ id, reading }) => (reading ? [] : [id])));
+      const again = missing.size > 0 ? readAgain([...missing], head) : undefined;
       return new Map(
         await Promise.all(
           taken.map(async ({ id, reading = again }) => [id, (await reading?.rows)?.get(id) ?? null] as const),
@@ -59,4 +59,15 @@ export function createKnownRows<Found>(
       );
     },
   };
+}
+
+/** An object of which a stream sees its row alone. */
+export interface KnownRow<Row> {
+  readonly row: Row;
+}
+
+export function createKnownRowsAlone<Row extends { readonly id: string }>(
+  find: (ids: readonly string[]) => Promise<readonly Row[]>,
+): KnownRows<KnownRow<Row>> {
+  return createKnownRows(async (ids) => new Map((await find(ids)).map((row) => [row.id, { row }])));
 }

@@ -24,7 +24,11 @@ export type Schedule = (send: () => void) => void;
 export type ReadByKey<Value> = (keys: readonly string[]) => Promise<ReadonlyMap<string, Value>>;
 
 /** A loader of one value per key; `absent` for keys that are not found. */
-export function loaderOf<Value>(read: ReadByKey<Value>, absent: Value, schedule?: Schedule): DataLoader<string, Value> {
+export function loaderOf<Found, Absent>(
+  read: ReadByKey<Found>,
+  absent: Absent,
+  schedule?: Schedule,
+): DataLoader<string, Found | Absent> {
   return new DataLoader(
     async (keys) => {
       const found = await read([...new Set(keys)]);
@@ -32,6 +36,11 @@ export function loaderOf<Value>(read: ReadByKey<Value>, absent: Value, schedule?
     },
     { cache: false, ...(schedule && { batchScheduleFn: schedule }) },
   );
+}
+
+/** The rows of these keys, in their order, without those that do not exist. */
+export async function existing<Row>(loader: DataLoader<string, Row | null>, keys: readonly string[]): Promise<Row[]> {
+  return (await Promise.all(keys.map((key) => loader.load(key)))).filter((row) => row !== null);
 }
 
 export type Below = <Asked, Found>(

@@ -23,6 +23,12 @@ type SchemaTypes = (typeof builder)["$inferSchemaTypes"];
 /** `t` in the fields of an input type, for functions that make fields which several inputs share. */
 export type InputFields = PothosSchemaTypes.InputFieldBuilder<SchemaTypes, "InputObject">;
 
+/** An input type, for functions that make fields of several of them. */
+export type InputRef<Shape> = PothosSchemaTypes.InputObjectRef<SchemaTypes, Shape>;
+
+/** An object type, for functions that make fields of several of them. */
+export type ObjectRef<Shape> = PothosSchemaTypes.ObjectRef<SchemaTypes, Shape>;
+
 /** `t` in the fields of an object or an interface, for functions that make fields which several types share. */
 export type OutputFields<Shape> = Omit<
   PothosSchemaTypes.ObjectFieldBuilder<SchemaTypes, Shape>,
@@ -90,9 +96,9 @@ builder.scalarType("ByteCount", {
   },
 });
 
-/** The scope that callers of a root field need. Required for every root field; schema.ts enforces it. */
-export function needs(scope: Scope): { readonly extensions: { readonly scope: Scope } } {
-  return { extensions: { scope } };
+/** The scope that callers of a root field need, and further extensions of it. schema.ts requires it of every one. */
+export function needs(scope: Scope, more: Readonly<Record<string, unknown>> = {}) {
+  return { extensions: { scope, ...more } };
 }
 
 /** The values of an enum from a table of name → description. */

@@ -56,26 +56,24 @@ export function connectionType(name: string, row: RowRef<object>, isFollowed = f
     description: `Item of a page of ${name}.`,
     fields: (t) => ({
       cursor: t.exposeString("cursor", { description: "Cursor of this item." }),
-      node: t.field({ type: row, description: "The item.", resolve: ({ node }) => node }),
+      node: t.expose("node", { type: row, description: "The item." }),
     }),
   });
   return builder.objectRef<Connection<object>>(`${name}Connection`).implement({
     description: `Page of a list of ${name}.`,
     fields: (t) => ({
-      edges: t.field({
+      edges: t.expose("edges", {
         type: [edge],
         description: "Items of the page with their cursors.",
-        resolve: ({ edges }) => [...edges],
       }),
       nodes: t.field({
         type: [row],
         description: "Items of the page: the `node` of each edge.",
         resolve: ({ edges }) => edges.map(({ node }) => node),
       }),
-      pageInfo: t.field({
+      pageInfo: t.expose("pageInfo", {
         type: PageInfoRef,
         description: "Position of the page in the list.",
-        resolve: ({ pageInfo }) => pageInfo,
       }),
       totalCount: t.int({
         description: "Number of all items of the list, on this page or not. Counted only if selected.",
@@ -122,13 +120,18 @@ export function badInput(message: string): GraphQLError {
   return new GraphQLError(message, { extensions: { code: "BAD_USER_INPUT" } });
 }
 
+/** An argument for a number of items. */
+export function sizeWithin(most: number, name: string, size: number): number {
+  if (size < 1 || size > most) throw badInput(`\`${name}\` is ${size}; use 1 to ${most}.`);
+  return size;
+}
+
 /** The number of items requested, and whether they are counted from the end of the list. */
 export function pageSize(args: PageArgs, most = PAGE_MAX): { readonly limit: number; readonly fromEnd: boolean } {
   if (args.first != null && args.last != null) throw badInput("Give `first` or `last`, not both.");
   const limit = args.first ?? args.last ?? Math.min(PAGE_DEFAULT, most);
-  if (limit < 1 || limit > most)
-    throw badInput(`\`${args.last == null ? "first" : "last"}\` is ${limit}; use 1 to ${most}.`);
-  return { limit, fromEnd: args.last != null };
+  const fromEnd = args.last != null;
+  return { limit: sizeWithin(most, fromEnd ? "last" : "first", limit), fromEnd };
 }
 
 /** The requested page of a list that is sorted by a key (a text or a timestamp) and the id. */

@@ -13,11 +13,10 @@ const MISSING_MAX = 100;
 export const UserErrorRef = builder.interfaceRef<Refusal>("UserError").implement({
   description: "Expected refusal of a request. Select `code` and `message` always, and further fields by type.",
   fields: (t) => ({
-    code: t.field({ type: ErrorCodeEnum, description: "Machine-readable reason.", resolve: ({ code }) => code }),
+    code: t.expose("code", { type: ErrorCodeEnum, description: "Machine-readable reason." }),
     status: t.int({ description: "HTTP status equivalent to the code.", resolve: ({ code }) => ERROR_STATUS[code] }),
-    message: t.string({
+    message: t.exposeString("message", {
       description: "What happened, to which object, and what to do; for people.",
-      resolve: ({ message }) => message,
     }),
     path: t.stringList({
       nullable: true,

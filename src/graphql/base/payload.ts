@@ -1,6 +1,7 @@
 /** Fields that answers to mutations share. */
+import type { FieldMap } from "@pothos/core";
 import type { Refusal } from "../../errors.ts";
-import { QueryRef } from "./builder.ts";
+import { QueryRef, builder } from "./builder.ts";
 import type { OutputFields } from "./builder.ts";
 import { UserErrorRef } from "./errors.ts";
 import { NodeRef } from "./refs.ts";
@@ -16,6 +17,13 @@ export function inputName(mutation: string): string {
 
 function capitalized(name: string): string {
   return `${name.slice(0, 1).toUpperCase()}${name.slice(1)}`;
+}
+
+/** The payload of a mutation; `more`: further sentences of its description. */
+export function payloadType<Answer>(mutation: string, fields: (t: OutputFields<Answer>) => FieldMap, more = "") {
+  return builder
+    .objectRef<Answer>(payloadName(mutation))
+    .implement({ description: `Answer to ${mutation}.${more}`, fields });
 }
 
 /** Why the request was refused, in words of the mutation, and the root query. */

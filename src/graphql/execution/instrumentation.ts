@@ -7,7 +7,7 @@ import type { ExecutionArgs, GraphQLError } from "graphql";
 import { isAsyncIterable } from "graphql-yoga";
 import type { Plugin } from "graphql-yoga";
 import { isForCaller } from "../base/error-masking.ts";
-import type { Observer, RequestAbout, RequestOutcome, RequestWatch } from "../../observer.ts";
+import type { Observer, RequestAbout, RequestOutcome } from "../../observer.ts";
 
 /** The part of the context used here. Yoga adds the request; over WebSocket there is none. */
 interface Given {
@@ -28,7 +28,7 @@ export function watched(observer: Observer): Plugin {
         if (!valid) observer.requestRefused();
       },
     onExecute({ args, executeFn, setExecuteFn }) {
-      const watch = begin(observer, args);
+      const watch = observer.request(aboutOf(args));
       setExecuteFn((given: ExecutionArgs) => watch.within(() => executeFn(given) as unknown));
       return {
         onExecuteDone({ result }) {
@@ -37,7 +37,7 @@ export function watched(observer: Observer): Plugin {
       };
     },
     onSubscribe({ args }) {
-      const watch = begin(observer, args);
+      const watch = observer.request(aboutOf(args));
       return {
         onSubscribeResult({ result }) {
           watch.end(isAsyncIterable(result) ? "ok" : outcomeOf(result.errors));
@@ -45,10 +45,6 @@ export function watched(observer: Observer): Plugin {
       };
     },
   };
-}
-
-function begin(observer: Observer, args: ExecutionArgs): RequestWatch {
-  return observer.request(aboutOf(args));
 }
 
 function aboutOf({ document, operationName, contextValue }: ExecutionArgs): RequestAbout {

@@ -13,7 +13,7 @@
  *    that text; they are made once for nodes with equal facts (json-list-composed.ts).
  * 4. When the response is written, the text is put in the place of the list (json-list-text.ts).
  */
-import { GraphQLBoolean, Kind } from "graphql";
+import { GraphQLBoolean, Kind, getOperationAST } from "graphql";
 import type { DocumentNode, GraphQLSchema, OperationDefinitionNode } from "graphql";
 import type { Plugin } from "graphql-yoga";
 import { FIELD_CHARACTERS, PLAN_CHARACTERS_MAX } from "./json-list-plan.ts";
@@ -63,7 +63,7 @@ function createRewriter(
   }
 
   return (document, operationName, variables) => {
-    const operation = operationOf(document, operationName);
+    const operation = getOperationAST(document, operationName);
     if (!operation) return null;
     const variants = cache.get(document) ?? new Map<string, DocumentNode | null>();
     cache.set(document, variants);
@@ -94,12 +94,6 @@ function variantOf(
     operationName ?? "",
     ...values.map((value) => (typeof value === "boolean" || value === undefined ? String(value) : "?")),
   ].join(" ");
-}
-
-function operationOf(document: DocumentNode, name: string | null | undefined): OperationDefinitionNode | undefined {
-  const operations = document.definitions.filter((one) => one.kind === Kind.OPERATION_DEFINITION);
-  if (name != null) return operations.find((one) => one.name?.value === name);
-  return operations.length === 1 ? operations[0] : undefined;
 }
 
 function namedType(type: NonNullable<OperationDefinitionNode["variableDefinitions"]>[number]["type"]): string {

@@ -29,6 +29,13 @@ export const LabelInput = builder.inputType("LabelInput", {
   }),
 });
 
+type LabelShape = typeof LabelInput.$inferInput;
+
+/** Labels as the engine and the store take them. */
+export function labelsOf(labels: readonly LabelShape[] | null | undefined): Record<string, string> | undefined {
+  return labels ? Object.fromEntries(labels.map(({ key, value }) => [key, value])) : undefined;
+}
+
 export const StringFilterInput = builder.inputType("StringFilter", {
   description: "Filter for a string. The given fields are combined with AND.",
   fields: (t) => ({
@@ -50,21 +57,21 @@ export const ClusterRefInput = builder.inputType("ClusterRef", {
   }),
 });
 
-export interface NameFilterShape {
-  eq?: string | null | undefined;
-  in?: string[] | null | undefined;
-  startsWith?: string | null | undefined;
-  contains?: string | null | undefined;
+interface ClusterRefShape {
+  id?: string | null | undefined;
+  name?: string | null | undefined;
 }
+
+type NameFilterShape = typeof StringFilterInput.$inferInput;
 
 /** Conditions that the API gives in another form than the store takes them. */
 interface ConvertedConditions {
   ids?: string[] | null | undefined;
   name?: NameFilterShape | null | undefined;
   presences?: NodeRow["presence"][] | null | undefined;
-  cluster?: { id?: string | null | undefined; name?: string | null | undefined } | null | undefined;
-  inventory?: { path: string; eq: string } | null | undefined;
-  labels?: { key: string; value: string }[] | null | undefined;
+  cluster?: ClusterRefShape | null | undefined;
+  inventory?: typeof InventoryFilterInput.$inferInput | null | undefined;
+  labels?: LabelShape[] | null | undefined;
   or?: NodeFilterShape[] | null | undefined;
   not?: NodeFilterShape | null | undefined;
 }
@@ -213,10 +220,7 @@ export const WorkSelectorInput = builder.inputType("WorkSelector", {
   }),
 });
 
-export function clusterChoice(ref: {
-  id?: string | null | undefined;
-  name?: string | null | undefined;
-}): ClusterChoice {
+export function clusterChoice(ref: ClusterRefShape): ClusterChoice {
   return ref.id == null ? { name: ref.name ?? "" } : { id: keyOf("Cluster", ref.id) };
 }
 
@@ -226,9 +230,7 @@ function alternativesOf({ or, not }: NodeFilterShape): number {
 }
 
 export function nameFilter(name: NameFilterShape | null | undefined): StringTest | undefined {
-  return name
-    ? { eq: given(name.eq), in: given(name.in), startsWith: given(name.startsWith), contains: given(name.contains) }
-    : undefined;
+  return name ? givenMembers(name) : undefined;
 }
 
 export function nodeFilter(filter: NodeFilterShape | null | undefined): NodeFilter | undefined {
@@ -245,7 +247,7 @@ export function nodeFilter(filter: NodeFilterShape | null | undefined): NodeFilt
     clusterId: chosen && "id" in chosen ? uuidOrNone(chosen.id) : undefined,
     clusterName: chosen && "name" in chosen ? chosen.name : undefined,
     inventory: inventory ? { path: inventory.path.split("."), eq: inventory.eq } : undefined,
-    labels: labels ? Object.fromEntries(labels.map(({ key, value }) => [key, value])) : undefined,
+    labels: labelsOf(labels),
     or: or?.map((one) => nodeFilter(one) ?? {}),
     not: not ? nodeFilter(not) : undefined,
   };
@@ -280,13 +282,17 @@ function databaseConditionIn(filter: NodeFilterShape): string | undefined {
 interface PlainSelectorShape {
   ids?: string[] | null | undefined;
   names?: string[] | null | undefined;
-  cluster?: { id?: string | null | undefined; name?: string | null | undefined } | null | undefined;
+  cluster?: ClusterRefShape | null | undefined;
   filter?: NodeFilterShape | null | undefined;
   all?: boolean | null | undefined;
 }
 
 export interface NodeSelectorShape extends PlainSelectorShape {
-  pick?: { count: number; filter?: NodeFilterShape | null | undefined } | null | undefined;
+  pick?: typeof NodePickInput.$inferInput | null | undefined;
+}
+
+export interface WorkSelectorShape extends PlainSelectorShape {
+  operationId?: string | null | undefined;
 }
 
 export function nodeSelector({ pick, ...plain }: NodeSelectorShape): NodeSelector {
@@ -295,18 +301,16 @@ export function nodeSelector({ pick, ...plain }: NodeSelectorShape): NodeSelecto
   return filter === undefined ? { pick: { count } } : { pick: { count, ...filterSelector(filter) } };
 }
 
-export function workSelector(selector: PlainSelectorShape & { operationId?: string | null | undefined }): WorkSelector {
-  return selector.operationId == null
-    ? plainSelector(selector)
-    : { operationId: keyOf("Operation", selector.operationId) };
+export function workSelector({ operationId, ...plain }: WorkSelectorShape): WorkSelector {
+  return operationId == null ? plainSelector(plain) : { operationId: keyOf("Operation", operationId) };
 }
 
-function plainSelector(selector: PlainSelectorShape): Exclude<NodeSelector, PickSelector> {
-  if (selector.ids) return { ids: selector.ids.map((id) => keyOf("Node", id)) };
-  if (selector.names) return { names: selector.names };
-  if (selector.cluster) return { cluster: clusterChoice(selector.cluster) };
-  if (selector.all != null) return { all: selector.all };
-  return filterSelector(selector.filter);
+function plainSelector(selection: PlainSelectorShape): Exclude<NodeSelector, PickSelector> {
+  if (selection.ids) return { ids: selection.ids.map((id) => keyOf("Node", id)) };
+  if (selection.names) return { names: selection.names };
+  if (selection.cluster) return { cluster: clusterChoice(selection.cluster) };
+  if (selection.all != null) return { all: selection.all };
+  return filterSelector(selection.filter);
 }
 
 function filterSelector(filter: NodeFilterShape | null | undefined): FilterSelector {

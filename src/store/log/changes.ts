@@ -6,9 +6,10 @@
 import { and, asc, eq, gt, lte, sql } from "drizzle-orm";
 import type { ChangeSubject } from "./change-records.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
-import type { Reader, Tx } from "../postgres/database.ts";
+import type { Reader } from "../postgres/database.ts";
 import { changePosition, changes } from "../tables.ts";
-import type { CheckedCursor, LogCursor } from "./transitions.ts";
+import { newestCursor } from "./transitions.ts";
+import type { LogCursor, LogTables } from "./transitions.ts";
 
 export type ChangeRow = typeof changes.$inferSelect;
 
@@ -31,37 +32,11 @@ export function changeCursor({ position, at }: LogCursor): ChangeCursor {
   return { log: "CHANGES", position, at };
 }
 
+export const CHANGE_LOG: LogTables = { head: changePosition, rows: changes };
+
 /** Cursor of the newest change. */
 export async function newestChange(reader: Reader): Promise<ChangeCursor> {
-  const [row] = await reader
-    .select({ position: changePosition.position, at: changes.at })
-    .from(changePosition)
-    .leftJoin(changes, eq(changes.position, changePosition.position));
-  // The row always exists. An answer without it must not be taken for an empty log.
-  if (typeof row?.position !== "number") throw new Error("The position of the newest change could not be read.");
-  return changeCursor(row);
-}
-
-/** The cursor at a position of the log of changes. */
-export async function changeAt(reader: Reader, position: number): Promise<ChangeCursor> {
-  const [row] = await reader.select({ at: changes.at }).from(changes).where(eq(changes.position, position));
-  return changeCursor({ position, at: row?.at ?? null });
-}
-
-/** As `checkCursor` of the log of transitions. */
-export async function checkChange(reader: Reader, { position, at }: LogCursor): Promise<CheckedCursor> {
-  const [row] = await reader
-    .select({
-      newest: changePosition.position,
-      oldest: sql<number | null>`(select min(position)::float8 from changes)`,
-      at: changes.at,
-    })
-    .from(changePosition)
-    .leftJoin(changes, eq(changes.position, position));
-  if (typeof row?.newest !== "number") throw new Error("The positions of the changes could not be read.");
-  const earliest = changeCursor({ position: (row.oldest ?? row.newest + 1) - 1, at: null });
-  const isSame = at === null || row.at === null || row.at.getTime() === at.getTime();
-  return { isValid: isSame && position >= earliest.position && position <= row.newest, earliest, newest: row.newest };
+  return changeCursor(await newestCursor(reader, CHANGE_LOG));
 }
 
 /** Which changes are read; absent: all. */
@@ -92,14 +67,4 @@ export async function changesAfter(
     )
     .orderBy(asc(changes.position))
     .limit(limit);
-}
-
-/** Deletes up to `limit` of the oldest changes that are older than `days`, and returns their number. */
-export async function deleteOldChanges(tx: Tx, days: number, limit: number): Promise<number> {
-  const deleted = await tx.execute(sql`
-    with oldest as (select position, at < now() - make_interval(days => ${days}) as old from changes order by position limit ${limit}),
-         kept as (select min(position) as position from oldest where not old)
-    delete from changes using kept where changes.position in (select position from oldest) and (kept.position is null or changes.position < kept.position)
-    returning 1`);
-  return deleted.length;
 }

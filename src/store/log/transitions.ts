@@ -1,15 +1,16 @@
 /** The log of state changes: written by the last statement of a transaction, read by position. */
-import { and, asc, desc, eq, gt, lt, sql } from "drizzle-orm";
+import { and, asc, eq, gt, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { PgColumn } from "drizzle-orm/pg-core";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import { positionBefore } from "./log-times.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
-import { countsBelow, cutNumbered, numberedClauses, pagesOf, rowsBelow } from "../postgres/pagination.ts";
+import { countsBelow, instantText, numberedClauses, pageOf, pagesBelow } from "../postgres/pagination.ts";
 import type { NumberedRequest, Page } from "../postgres/pagination.ts";
 import { containsText } from "../postgres/text-pattern.ts";
 import { feedPosition, operations, transitions } from "../tables.ts";
+import type { changePosition, changes } from "../tables.ts";
 
 export type TransitionRow = typeof transitions.$inferSelect;
 
@@ -54,20 +55,28 @@ export interface LogCursor {
 /** Before the first transition. */
 export const BEFORE_FIRST: LogCursor = { position: 0, at: null };
 
-/** Cursor of the newest transition. */
-export async function newestCursor(reader: Reader): Promise<LogCursor> {
+/** The tables of a log: its rows, and the one row with the position of the newest. */
+export interface LogTables {
+  readonly head: typeof feedPosition | typeof changePosition;
+  readonly rows: typeof transitions | typeof changes;
+}
+
+const TRANSITION_LOG: LogTables = { head: feedPosition, rows: transitions };
+
+/** Cursor of the newest row, a transition by default. */
+export async function newestCursor(reader: Reader, { head, rows }: LogTables = TRANSITION_LOG): Promise<LogCursor> {
   const [row] = await reader
-    .select({ position: feedPosition.position, at: transitions.at })
-    .from(feedPosition)
-    .leftJoin(transitions, eq(transitions.position, feedPosition.position));
+    .select({ position: head.position, at: rows.at })
+    .from(head)
+    .leftJoin(rows, eq(rows.position, head.position));
   // The row always exists. An answer without it must not be taken for an empty log.
-  if (typeof row?.position !== "number") throw new Error("The position of the newest transition could not be read.");
+  if (typeof row?.position !== "number") throw new Error("The newest position of the log could not be read.");
   return row;
 }
 
 /** The cursor at a position. */
-export async function cursorAt(reader: Reader, position: number): Promise<LogCursor> {
-  const [row] = await reader.select({ at: transitions.at }).from(transitions).where(eq(transitions.position, position));
+export async function cursorAt(reader: Reader, position: number, { rows } = TRANSITION_LOG): Promise<LogCursor> {
+  const [row] = await reader.select({ at: rows.at }).from(rows).where(eq(rows.position, position));
   return { position, at: row?.at ?? null };
 }
 
@@ -76,56 +85,90 @@ export interface CheckedCursor {
   readonly isValid: boolean;
   /** The earliest cursor after which everything is kept. */
   readonly earliest: LogCursor;
-  /** Position of the newest transition. */
+  /** Position of the newest row. */
   readonly newest: number;
 }
 
 /**
- * Checks a cursor; one whose transition is deleted by its position alone. In one statement: between two, an empty log
- * receives its first transitions, and they would look deleted.
+ * Checks a cursor; one whose row is deleted by its position alone. In one statement: between two, an empty log receives
+ * its first rows, and they would look deleted.
  */
-export async function checkCursor(reader: Reader, { position, at }: LogCursor): Promise<CheckedCursor> {
+export async function checkCursor(
+  reader: Reader,
+  { position, at }: LogCursor,
+  { head, rows }: LogTables = TRANSITION_LOG,
+): Promise<CheckedCursor> {
   const [row] = await reader
     .select({
-      newest: feedPosition.position,
-      oldest: sql<number | null>`(select min(position)::float8 from transitions)`,
-      at: transitions.at,
+      newest: head.position,
+      oldest: sql<number | null>`(select min(position)::float8 from ${rows})`,
+      at: rows.at,
     })
-    .from(feedPosition)
-    .leftJoin(transitions, eq(transitions.position, position));
+    .from(head)
+    .leftJoin(rows, eq(rows.position, position));
   if (typeof row?.newest !== "number") throw new Error("The positions of the log could not be read.");
   const earliest = { position: (row.oldest ?? row.newest + 1) - 1, at: null };
   const isSame = at === null || row.at === null || row.at.getTime() === at.getTime();
   return { isValid: isSame && position >= earliest.position && position <= row.newest, earliest, newest: row.newest };
 }
 
+/** SQL of the cursor at a position of the log of transitions, as the columns `position` and `at`. */
+export function cursorColumns(position: SQL | PgColumn): SQL {
+  return sql`${position}::float8 as position, (select ${instantText(transitions.at)} from ${transitions} where ${transitions.position} = ${position}) as at`;
+}
+
+/** The row of `cursorColumns`. */
+export interface CursorRow {
+  readonly position: number;
+  readonly at: string | null;
+}
+
+export function cursorOfRow({ position, at }: CursorRow): LogCursor {
+  return { position, at: at === null ? null : new Date(at) };
+}
+
+/** The place of a time in the log. */
 export interface CursorOfTime {
   /** After it come the transitions at the time or later that are kept. */
   readonly cursor: LogCursor;
   /** Whether no such transition is deleted, as far as the kept ones prove it. */
   readonly isComplete: boolean;
+  /** By the clock of the database. */
+  readonly now: Date;
+  /** Time of the oldest transition that is kept; null if there is none. */
+  readonly oldest: Date | null;
 }
 
 /** The cursor before the first transition at a time or later; the newest one if there is none. */
 export async function cursorBefore(reader: Reader, time: Date): Promise<CursorOfTime> {
-  const [row] = await reader.execute<{ position: number; at: string | null }>(sql`
-    with before as materialized (select ${positionBefore(time)} as position),
-         found as (select position, (select at from transitions where transitions.position = before.position) as at from before)
-    select position::float8 as position, to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at from found`);
+  const [row] = await reader.execute<CursorRow & { now: string; oldest: string | null } & Record<string, unknown>>(sql`
+    with before as materialized (select ${positionBefore(time)} as position)
+    select ${cursorColumns(sql`before.position`)}, ${instantText(sql`clock_timestamp()`)} as now,
+      (select ${instantText(transitions.at)} from ${transitions} order by ${transitions.position} limit 1) as oldest
+    from before`);
   if (typeof row?.position !== "number") throw new Error("The positions of the log could not be read.");
-  const at = row.at === null ? null : new Date(row.at);
-  return { cursor: { position: row.position, at }, isComplete: at !== null || row.position === 0 };
+  const { now, oldest } = row;
+  return {
+    cursor: cursorOfRow(row),
+    isComplete: row.at !== null || row.position === 0,
+    now: new Date(now),
+    oldest: oldest === null ? null : new Date(oldest),
+  };
 }
 
 /**
- * Deletes up to `limit` of the oldest transitions that are older than `days`, and returns their number. The rest is
+ * Deletes up to `limit` of the oldest rows of a log that are older than `days`, and returns their number. The rest is
  * always the newest part of the log without a hole, whatever the clock did while it was written.
  */
-export async function deleteOldTransitions(tx: Tx, days: number, limit: number): Promise<number> {
+export async function deleteOldRows(
+  tx: Tx,
+  { days, limit }: { readonly days: number; readonly limit: number },
+  { rows } = TRANSITION_LOG,
+): Promise<number> {
   const deleted = await tx.execute(sql`
-    with oldest as (select position, at < now() - make_interval(days => ${days}) as old from transitions order by position limit ${limit}),
+    with oldest as (select position, at < now() - make_interval(days => ${days}) as old from ${rows} order by position limit ${limit}),
          kept as (select min(position) as position from oldest where not old)
-    delete from transitions using kept where transitions.position in (select position from oldest) and (kept.position is null or transitions.position < kept.position)
+    delete from ${rows} using kept where ${rows.position} in (select position from oldest) and (kept.position is null or ${rows.position} < kept.position)
     returning 1`);
   return deleted.length;
 }
@@ -172,17 +215,12 @@ export async function transitionsAfter(
     .limit(range.limit);
 }
 
-/** Up to `limit` transitions before a position, newest first. */
-export async function transitionsBefore(
+export async function transitionsPage(
   reader: Reader,
-  range: { readonly before: number | null; readonly limit: number; readonly filter?: TransitionFilter },
-): Promise<TransitionRow[]> {
-  return reader
-    .select()
-    .from(transitions)
-    .where(and(range.before === null ? undefined : lt(transitions.position, range.before), condition(range.filter)))
-    .orderBy(desc(transitions.position))
-    .limit(range.limit);
+  filter: TransitionFilter | undefined,
+  request: NumberedRequest,
+): Promise<Page<TransitionRow>> {
+  return pageOf(reader, transitions, condition(filter), numberedClauses(request, transitions.position));
 }
 
 export async function countTransitions(reader: Reader, filter: TransitionFilter | undefined): Promise<number> {
@@ -190,14 +228,14 @@ export async function countTransitions(reader: Reader, filter: TransitionFilter 
 }
 
 export async function transitionCountsOfNodes(reader: Reader, ids: readonly string[]): Promise<Map<string, number>> {
-  return countsBelow(reader, transitions, ids, (node) => sql`${transitions.nodeId} = ${node}`);
+  return countsBelow(reader, transitions, ids, transitions.nodeId);
 }
 
 export async function transitionCountsOfOperations(
   reader: Reader,
   ids: readonly string[],
 ): Promise<Map<string, number>> {
-  return countsBelow(reader, transitions, ids, (operation) => sql`${transitions.operationId} = ${operation}`);
+  return countsBelow(reader, transitions, ids, transitions.operationId);
 }
 
 /** A page of each node's transitions, by position. */
@@ -206,7 +244,8 @@ export async function transitionsOfNodes(
   nodeIds: readonly string[],
   request: NumberedRequest,
 ): Promise<Map<string, Page<TransitionRow>>> {
-  return transitionsBelow(reader, transitions.nodeId, nodeIds, request);
+  const page = numberedClauses(request, transitions.position);
+  return pagesBelow(reader, transitions, nodeIds, { below: transitions.nodeId, page });
 }
 
 /** A page of the transitions that each operation caused, by position. */
@@ -215,22 +254,8 @@ export async function transitionsOfOperations(
   operationIds: readonly string[],
   request: NumberedRequest,
 ): Promise<Map<string, Page<TransitionRow>>> {
-  return transitionsBelow(reader, transitions.operationId, operationIds, request);
-}
-
-async function transitionsBelow(
-  reader: Reader,
-  column: PgColumn,
-  parents: readonly string[],
-  request: NumberedRequest,
-): Promise<Map<string, Page<TransitionRow>>> {
-  const { where, orderBy } = numberedClauses(request, transitions.position);
-  const rows = await rowsBelow(reader, transitions, parents, {
-    below: (parent) => and(sql`${column} = ${parent}`, where),
-    orderBy,
-    limit: request.limit + 1,
-  });
-  return pagesOf(rows, (found) => cutNumbered(found, request));
+  const page = numberedClauses(request, transitions.position);
+  return pagesBelow(reader, transitions, operationIds, { below: transitions.operationId, page });
 }
 
 function condition(filter: TransitionFilter | undefined): SQL | undefined {

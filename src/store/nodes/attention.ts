@@ -9,9 +9,9 @@ import type { Reader } from "../postgres/database.ts";
 import { HAS_POWER_DRIFT } from "./node-fields.ts";
 import { nodeCondition } from "./node-filter.ts";
 import type { NodeFilter } from "./node-filter.ts";
-import { instantText } from "../postgres/pagination.ts";
-import { attempts, feedPosition, nodes, operations, runs, transitions } from "../tables.ts";
-import type { LogCursor } from "../log/transitions.ts";
+import { attempts, feedPosition, nodes, operations, runs } from "../tables.ts";
+import { cursorColumns, cursorOfRow } from "../log/transitions.ts";
+import type { CursorRow, LogCursor } from "../log/transitions.ts";
 
 export interface AttentionGroup extends AttentionCause {
   /** Null if the nodes of the group can be in several. */
@@ -238,7 +238,7 @@ function concerned(): SQL {
 export async function attentionGroups(reader: Reader, request: AttentionRequest): Promise<Attention> {
   const { filter, kinds, first, nodesMax } = request;
   const wanted = (kinds ?? (Object.keys(ATTENTION_KINDS) as AttentionKind[])).join(" ");
-  const [row] = await reader.execute<Omit<Attention, "cursor"> & { position: number; at: string | null }>(sql`
+  const [row] = await reader.execute<Omit<Attention, "cursor"> & CursorRow & Record<string, unknown>>(sql`
     with fleet as materialized (${fleet(filter)}), work as materialized (${unfinished(filter)}),
     history as (
       select kinds.driver, kinds.label, count(*) as samples, percentile_cont(${stuckQuantile}::float8) within group (order by newest.seconds) as p90
@@ -255,9 +255,9 @@ export async function attentionGroups(reader: Reader, request: AttentionRequest)
     ordered as (select *, row_number() over (order by node_count desc, kind, state, code, step, driver, detail, operation_id) as place from grouped)
     select coalesce((select json_agg(json_build_object('kind', kind, 'state', state, 'code', code, 'step', step, 'driver', driver, 'detail', detail, 'operationId', operation_id, 'nodeCount', node_count, 'openCount', node_count, 'since', since, 'message', message, 'nodeIds', ids) order by place) from ordered where place <= ${first}::int), '[]') as groups,
       (select count(*)::int from grouped) as "groupCount", (select count(distinct id)::int from concerned) as "nodeCount",
-      position::float8 as position, (select ${instantText(transitions.at)} from ${transitions} where ${transitions.position} = ${feedPosition.position}) as at
+      ${cursorColumns(feedPosition.position)}
     from ${feedPosition}`);
   if (!row) throw new Error("The groups of nodes that need a person could not be read.");
   const { position, at, ...found } = row;
-  return { ...found, cursor: { position, at: at === null ? null : new Date(at) } };
+  return { ...found, cursor: cursorOfRow({ position, at }) };
 }

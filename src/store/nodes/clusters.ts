@@ -4,40 +4,30 @@ import type { NodeState } from "../../lifecycle/node-states.ts";
 import type { Stage } from "../../lifecycle/cluster-state.ts";
 import { clusterCondition } from "./cluster-filter.ts";
 import type { ClusterFilter } from "./cluster-filter.ts";
-import { inArrayParam } from "../postgres/array-parameter.ts";
+import { inArrayParam, rowsBy } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
-import { cutPage, pageClauses } from "../postgres/pagination.ts";
+import { pageClauses, pageOf } from "../postgres/pagination.ts";
 import type { Page, PageRequest } from "../postgres/pagination.ts";
 import { clusters, nodes, runs } from "../tables.ts";
 
 export type ClusterRow = typeof clusters.$inferSelect;
 
-export async function clustersByIds(reader: Reader, ids: readonly string[]): Promise<ClusterRow[]> {
-  return ids.length === 0 ? [] : reader.select().from(clusters).where(inArrayParam(clusters.id, ids));
-}
+export const clustersByIds = rowsBy(clusters, clusters.id);
 
 export async function clusterByName(reader: Reader, name: string): Promise<ClusterRow | undefined> {
   const [row] = await reader.select().from(clusters).where(eq(clusters.name, name));
   return row;
 }
 
-export async function clustersByNames(reader: Reader, names: readonly string[]): Promise<ClusterRow[]> {
-  return names.length === 0 ? [] : reader.select().from(clusters).where(inArrayParam(clusters.name, names));
-}
+export const clustersByNames = rowsBy(clusters, clusters.name);
 
 export async function clustersPage(
   reader: Reader,
   filter: ClusterFilter | undefined,
   request: PageRequest,
 ): Promise<Page<ClusterRow>> {
-  const { where, orderBy } = pageClauses(request, { column: clusters.name, id: clusters.id, descending: false });
-  const rows = await reader
-    .select()
-    .from(clusters)
-    .where(and(clusterCondition(filter), where))
-    .orderBy(...orderBy)
-    .limit(request.limit + 1);
-  return cutPage(rows, request);
+  const page = pageClauses(request, { column: clusters.name, id: clusters.id, descending: false });
+  return pageOf(reader, clusters, clusterCondition(filter), page);
 }
 
 export async function countClusters(reader: Reader, filter: ClusterFilter | undefined): Promise<number> {

@@ -3,6 +3,7 @@ import type { NodeBefore } from "./node-facts.ts";
 import type { FactPath } from "../log/merged-changes.ts";
 import { FILTERED_COLUMNS } from "./node-fields.ts";
 import type { FilteredColumn } from "./node-fields.ts";
+import { allFilters } from "./node-filter.ts";
 import type { NodeFilter } from "./node-filter.ts";
 
 type Fact = Exclude<keyof NodeBefore, "labels">;
@@ -38,16 +39,12 @@ const FIELDS = Object.keys(FACTS) as (keyof typeof FACTS)[];
 
 /** The facts and labels that the filter, or one within it, looks at; each once. */
 export function factPaths(filter: NodeFilter): readonly FactPath[] {
-  return [...new Map(allPaths(filter).map((path) => [JSON.stringify(path), path])).values()];
+  const paths = allFilters(filter).flatMap(pathsOf);
+  return [...new Map(paths.map((path) => [JSON.stringify(path), path])).values()];
 }
 
-function allPaths(filter: NodeFilter): readonly FactPath[] {
-  const { or: some = [], not, labels = {}, labelKeys = [] } = filter;
-  const inner = [...some, ...(not ? [not] : [])];
+function pathsOf(filter: NodeFilter): readonly FactPath[] {
   const facts = FIELDS.flatMap((field) => (filter[field] === undefined ? [] : FACTS[field]));
-  return [
-    ...facts.map((fact) => [fact] as const),
-    ...[...Object.keys(labels), ...labelKeys].map((key) => ["labels", key] as const),
-    ...inner.flatMap(allPaths),
-  ];
+  const labels = [...Object.keys(filter.labels ?? {}), ...(filter.labelKeys ?? [])];
+  return [...facts.map((fact) => [fact] as const), ...labels.map((key) => ["labels", key] as const)];
 }

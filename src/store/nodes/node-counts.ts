@@ -7,9 +7,9 @@ import { COUNTED_COLUMNS } from "./node-fields.ts";
 import type { CountedField } from "./node-fields.ts";
 import { nodeCondition } from "./node-filter.ts";
 import type { NodeFilter } from "./node-filter.ts";
-import { instantText } from "../postgres/pagination.ts";
-import { clusters, feedPosition, nodes, transitions } from "../tables.ts";
-import type { LogCursor } from "../log/transitions.ts";
+import { clusters, feedPosition, nodes } from "../tables.ts";
+import { cursorColumns, cursorOfRow } from "../log/transitions.ts";
+import type { CursorRow, LogCursor } from "../log/transitions.ts";
 
 /** A key by which nodes are counted: a field, or the value of the label with a key. */
 export type CountKey = { readonly field: CountedField } | { readonly label: string };
@@ -56,7 +56,7 @@ export async function nodeGroups(reader: Reader, { filter, by, first }: NodeGrou
   const named = by.map((key, index) =>
     isCluster(key)
       ? sql`(select ${clusters.name} from ${clusters} where ${clusters.id} = ${keys[index]}) as ${names[index]}`
-      : sql`${keys[index]} as ${names[index]}`,
+      : sql`${keys[index]}::text as ${names[index]}`,
   );
   const cluster = keys[by.findIndex(isCluster)] ?? sql`null::uuid`;
   const places = sql.join(
@@ -64,7 +64,7 @@ export async function nodeGroups(reader: Reader, { filter, by, first }: NodeGrou
     sql`, `,
   );
   const order = sql`node_count desc, ${listed(names.map((name) => sql`${name} collate "C" nulls last`))}`;
-  const [row] = await reader.execute<Omit<NodeGroups, "cursor"> & { position: number; at: string | null }>(sql`
+  const [row] = await reader.execute<Omit<NodeGroups, "cursor"> & CursorRow & Record<string, unknown>>(sql`
     with grouped as (
       select ${listed(read)}, count(*)::int as node_count from ${nodes} where ${nodeCondition(filter) ?? sql`true`} group by ${places}
     ), named as (
@@ -75,11 +75,11 @@ export async function nodeGroups(reader: Reader, { filter, by, first }: NodeGrou
     )
     select (select coalesce(json_agg(group_json order by place), '[]') from largest) as groups, (select count(*)::int from grouped) as "groupCount",
       (select coalesce(sum(node_count), 0)::int from grouped) as "totalCount",
-      position::float8 as position, (select ${instantText(transitions.at)} from ${transitions} where ${transitions.position} = ${feedPosition.position}) as at
+      ${cursorColumns(feedPosition.position)}
     from ${feedPosition}`);
   if (!row) throw new Error("The position of the newest transition could not be read.");
   const { position, at, ...counts } = row;
-  return { ...counts, cursor: { position, at: at === null ? null : new Date(at) } };
+  return { ...counts, cursor: cursorOfRow({ position, at }) };
 }
 
 function listed(parts: readonly SQL[]): SQL {

@@ -1,12 +1,13 @@
 /** Changes of nodes at once, each in its own way: one statement for their rows, and one for their secrets. */
-import { bulkInsert, bulkUpdate, rowsText } from "../postgres/bulk.ts";
+import { bulkUpdate, rowsText } from "../postgres/bulk.ts";
 import type { Tx } from "../postgres/database.ts";
 import { runStatement } from "../postgres/statements.ts";
 import { OPERATOR_COLUMNS } from "./node-fields.ts";
 import type { NodeRow } from "./node-fields.ts";
 import { replaceMacs } from "./node-macs.ts";
+import { putSecrets } from "./nodes.ts";
 import type { Secrets } from "./nodes.ts";
-import { nodeSecrets, nodes } from "../tables.ts";
+import { nodes } from "../tables.ts";
 
 const EDITABLE_FIELDS = [
   ...OPERATOR_COLUMNS,
@@ -36,8 +37,6 @@ const EDIT = bulkUpdate(nodes, {
   isForMany: true,
 });
 
-const PUT_SECRETS = `${bulkInsert(nodeSecrets, ["nodeId", "secrets"])} on conflict (node_id) do update set secrets = excluded.secrets`;
-
 /**
  * Changes nodes that the transaction has locked, and raises their revisions. Violates `nodes_name` or `node_macs_pkey`
  * if another request took a name or a MAC meanwhile.
@@ -47,6 +46,8 @@ export async function storeNodeEdits(tx: Tx, edits: readonly NodeEdit[]): Promis
   const rows = edits.map(({ nodeId, change }) => ({ id: nodeId, change }));
   await runStatement(tx, EDIT, [rowsText(rows)]);
   for (const { nodeId, change } of edits) if (change.macs) await replaceMacs(tx, nodeId, change.macs);
-  const withSecrets = edits.flatMap(({ nodeId, secrets }) => (secrets ? [{ nodeId, secrets }] : []));
-  if (withSecrets.length > 0) await runStatement(tx, PUT_SECRETS, [rowsText(withSecrets)]);
+  await putSecrets(
+    tx,
+    edits.flatMap(({ nodeId, secrets }) => (secrets ? [{ nodeId, secrets }] : [])),
+  );
 }

@@ -22,10 +22,10 @@ export type ClusterRow = typeof clusters.$inferSelect;
 
 /** A field that is one column as it stands, and what is made of it. */
 interface DeclaredField {
-  readonly type: "String" | "Boolean";
+  readonly type: "String" | "Boolean" | "Int";
   readonly description: string;
   /** In place of null in the API. */
-  readonly otherwise?: string | boolean;
+  readonly otherwise?: string | boolean | number;
   /** Its name in `changed`; several fields can share one. */
   readonly change: string;
   /** Description of the count of nodes by it. */
@@ -34,6 +34,8 @@ interface DeclaredField {
   readonly filter?: string;
   /** Description of the input, if operators set the field: at registration and with updateNodes. */
   readonly operator?: string;
+  /** The smallest and the largest value that operators may set, of an Int. */
+  readonly range?: readonly [number, number];
 }
 
 /**
@@ -116,7 +118,7 @@ export type DeclaredCount = Declared[With<"count">]["change"];
 export const FILTERED_COLUMNS = declaredWith("filter");
 export type FilteredColumn = With<"filter">;
 
-/** Fields by which nodes are counted, and their column. Their values are texts, or null. */
+/** Fields by which nodes are counted, and their column. Their values are texts or numbers, or null. */
 export const COUNTED_COLUMNS = {
   STATE: nodes.state,
   CLUSTER: nodes.clusterId,
@@ -232,11 +234,11 @@ function labelsOf({ labels }: NodeRow): { readonly key: string; readonly value: 
 }
 
 /** The value of a declared field in the API. */
-export function declaredValue(name: DeclaredName, row: NodeRow): string | boolean | null {
+export function declaredValue(name: DeclaredName, row: NodeRow): string | boolean | number | null {
   return row[name] ?? declared(name).otherwise ?? null;
 }
 
-function declaredField(name: DeclaredName): ScalarField<NodeRow, string | boolean | null> {
+function declaredField(name: DeclaredName): ScalarField<NodeRow, string | boolean | number | null> {
   const { type, otherwise } = declared(name);
   const column =
     otherwise === undefined ? sql`${nodes[name]}` : sql`coalesce(${nodes[name]}, ${sql.raw(`'${otherwise}'`)})`;
@@ -245,7 +247,7 @@ function declaredField(name: DeclaredName): ScalarField<NodeRow, string | boolea
 
 export const NODE_FIELDS = {
   ...(Object.fromEntries(DECLARED_NAMES.map((name) => [name, declaredField(name)])) as {
-    readonly [Name in DeclaredName]: ScalarField<NodeRow, string | boolean | null>;
+    readonly [Name in DeclaredName]: ScalarField<NodeRow, string | boolean | number | null>;
   }),
   id: idField("Node", nodes.id),
   uuid: ofNode("id", plainStringText),

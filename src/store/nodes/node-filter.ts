@@ -1,7 +1,7 @@
 /**
  * The filter of nodes, each condition written once: its SQL beside its test in memory. Lists take the SQL. Streams take
- * the test, so that thousands of them, each with its own filter, are decided from one read (node-facts.ts). The test
- * `test/store/node-filter.test.ts` compares both over all conditions and random combinations.
+ * the test, so that thousands of them, each with its own filter, are decided from one read (node-facts.ts). The
+ * tests `test/graphql/node-lists.test.ts` (SQL) and `test/store/node-filter.test.ts` (memory) have the same cases.
  */
 import { and, eq, gte, isNotNull, isNull, lte, or, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
@@ -67,16 +67,20 @@ export interface NodeFilter extends DeclaredConditions {
 
 const CLUSTER_CONDITIONS = ["clusterId", "clusterName", "inCluster"] as const satisfies readonly (keyof NodeFilter)[];
 
+/** The filter, and those within it. */
+export function allFilters(filter: NodeFilter): readonly NodeFilter[] {
+  const inner = [...(filter.or ?? []), ...(filter.not ? [filter.not] : [])];
+  return [filter, ...inner.flatMap(allFilters)];
+}
+
 /** Whether the filter, or one within it, has a condition on the cluster of a node. */
 export function hasClusterCondition(filter: NodeFilter): boolean {
-  const inner = [...(filter.or ?? []), ...(filter.not ? [filter.not] : [])];
-  return CLUSTER_CONDITIONS.some((field) => filter[field] !== undefined) || inner.some(hasClusterCondition);
+  return allFilters(filter).some((one) => CLUSTER_CONDITIONS.some((field) => one[field] !== undefined));
 }
 
 /** The times of `changedSince` in the filter and in those within it. */
-export function changeTimes({ changedSince, or: some = [], not }: NodeFilter): readonly Date[] {
-  const inner = [...some, ...(not ? [not] : [])];
-  return [...(changedSince ? [changedSince] : []), ...inner.flatMap(changeTimes)];
+export function changeTimes(filter: NodeFilter): readonly Date[] {
+  return allFilters(filter).flatMap(({ changedSince }) => changedSince ?? []);
 }
 
 export type NodeTest = (node: NodeFacts) => boolean;
@@ -101,12 +105,12 @@ function isOneOf(name: TextColumn): Condition<readonly string[]> {
   };
 }
 
-function equals(name: TextColumn): Condition<string> {
+function equals(name: TextColumn | "isProtected"): Condition<string | boolean> {
   return { sql: (value) => eq(nodes[name], value), test: (value) => (node) => node[name] === value };
 }
 
 /** Nodes with the value of a declared field. */
-function declaredIs(name: FilteredColumn): Condition<string | boolean> {
+function declaredIs(name: FilteredColumn): Condition<string | boolean | number> {
   const { otherwise } = declared(name);
   return {
     sql: (value) =>
@@ -178,10 +182,7 @@ const CONDITIONS: { readonly [Field in keyof FilterValues]: Condition<FilterValu
     sql: (time) => gte(nodes.updatedAt, time),
     test: (time) => (node) => node.updatedAt.getTime() >= time.getTime(),
   },
-  protected: {
-    sql: (wanted) => eq(nodes.isProtected, wanted),
-    test: (wanted) => (node) => node.isProtected === wanted,
-  },
+  protected: equals("isProtected"),
   powerDrift: {
     sql: (wanted) => sql`${HAS_POWER_DRIFT} = ${wanted}`,
     test: (wanted) => (node) => hasPowerDrift(node) === wanted,

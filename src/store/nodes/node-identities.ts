@@ -10,6 +10,7 @@ import type { SQL } from "drizzle-orm";
 import { IDENTITY_KINDS } from "../../lifecycle/identity.ts";
 import type { IdentityKind } from "../../lifecycle/identity.ts";
 import { inArrayParam, textArray } from "../postgres/array-parameter.ts";
+import { slicesOf } from "../postgres/bulk.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { macOwners } from "./node-macs.ts";
 import { lockNodes } from "./nodes.ts";
@@ -100,16 +101,11 @@ export async function identitiesOf(
   return Map.groupBy(rows, ({ nodeId }) => nodeId);
 }
 
-const ROWS_A_STATEMENT = 1000;
-
 export async function insertIdentities(
   tx: Tx,
   rows: readonly (Identity & { readonly nodeId: string })[],
 ): Promise<void> {
-  for (let from = 0; from < rows.length; from += ROWS_A_STATEMENT) {
-    const page = rows.slice(from, from + ROWS_A_STATEMENT);
-    await tx.insert(nodeIdentities).values(page).onConflictDoNothing();
-  }
+  for (const slice of slicesOf(rows)) await tx.insert(nodeIdentities).values(slice).onConflictDoNothing();
 }
 
 /** Replaces those of these kinds. */

@@ -10,10 +10,10 @@ import type { SelectedField } from "../json-text.ts";
 import { COMPOSED_FIELDS } from "./composed-fields.ts";
 import { NODE_FIELDS } from "./node-fields.ts";
 import { nodeCondition } from "./node-filter.ts";
-import { NODE_ORDERS } from "./nodes.ts";
+import { NODE_ORDERS, nodeClauses } from "./nodes.ts";
 import type { NodeListRequest, NodeOrder } from "./nodes.ts";
 import type { Reader } from "../postgres/database.ts";
-import { cursorOfText, cursorText, pageClauses, toCursor } from "../postgres/pagination.ts";
+import { cursorOfText, cursorText, toCursor } from "../postgres/pagination.ts";
 import { constantSql, runPrepared } from "../postgres/statements.ts";
 import { nodes } from "../tables.ts";
 
@@ -48,11 +48,10 @@ export async function nodesJson(
   { filter, order, request }: NodeListRequest,
   { items, ends }: NodesJsonRequest,
 ): Promise<NodesJson> {
-  const column = NODE_ORDERS[order.by].sql;
-  const { where, orderBy } = pageClauses(request, { column, id: nodes.id, descending: order.descending });
+  const { where, orderBy } = nodeClauses(request, order);
   const { limit, fromEnd } = request;
   const condition = and(nodeCondition(filter), where);
-  const cursor = cursorText(column, nodes.id);
+  const cursor = cursorText(NODE_ORDERS[order.by].sql, nodes.id);
   const name = (index: number) => sql.raw(`items${index}`);
   const kept = sql`filter (where ordinal <= ${limit}::int)`;
   const lists = items.map(
@@ -67,7 +66,7 @@ export async function nodesJson(
       from (select row_number() over () as ordinal
           ${ends ? sql`, count(*) over () as total, ${cursor} as cursor` : sql``}
           ${sql.join(items.map((item, index) => sql`, ${itemText(reader, item, order.by)} as ${name(index)}`))}
-        from (select * from ${nodes} ${condition ? sql`where ${condition}` : sql``} order by ${sql.join(orderBy, sql`, `)} limit ${limit + 1}::int) ${nodes}) page`,
+        from (select * from ${nodes} ${condition ? sql`where ${condition}` : sql``} order by ${sql.join([...orderBy], sql`, `)} limit ${limit + 1}::int) ${nodes}) page`,
   );
   const surplus = Number(row?.["read"]) > limit;
   const [near, far] = [cursorIn(row?.["near"]), cursorIn(row?.["far"])];

@@ -1,6 +1,7 @@
 /** The MAC addresses of nodes, each of one node. The column `nodes.macs` repeats them for reads of nodes. */
 import { and, asc, eq, sql } from "drizzle-orm";
 import { inArrayParam, textArray } from "../postgres/array-parameter.ts";
+import { slicesOf } from "../postgres/bulk.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { nodeMacs, nodes } from "../tables.ts";
 
@@ -21,8 +22,6 @@ export async function macOwners(reader: Reader, macs: readonly string[]): Promis
     .orderBy(asc(nodeMacs.mac));
 }
 
-const ROWS_A_STATEMENT = 1000;
-
 /** Stores MACs that requests give to new nodes. Violates the constraint `node_macs_pkey` if another node has one. */
 export async function insertGivenMacs(
   tx: Tx,
@@ -30,8 +29,7 @@ export async function insertGivenMacs(
 ): Promise<void> {
   // In one order, so that two requests with the same MACs do not wait for each other.
   const sorted = rows.toSorted((a, b) => (a.mac < b.mac ? -1 : 1)).map((row) => ({ ...row, source: "GIVEN" as const }));
-  for (let from = 0; from < sorted.length; from += ROWS_A_STATEMENT)
-    await tx.insert(nodeMacs).values(sorted.slice(from, from + ROWS_A_STATEMENT));
+  for (const slice of slicesOf(sorted)) await tx.insert(nodeMacs).values(slice);
 }
 
 /** Replaces all MACs of a locked node. Violates `node_macs_pkey` like `insertGivenMacs`. */

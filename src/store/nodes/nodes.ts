@@ -1,12 +1,13 @@
 /** Nodes, their secrets and inventories. `state` changes only in `moveNodes` and `changeClaimedNodes`. */
-import { and, asc, count, desc, eq, gt, or, sql } from "drizzle-orm";
+import { and, asc, desc, eq, gt, or, sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
 import type { NodeState } from "../../lifecycle/node-states.ts";
-import { inArrayParam } from "../postgres/array-parameter.ts";
+import { inArrayParam, rowsBy } from "../postgres/array-parameter.ts";
 import { runStatement } from "../postgres/statements.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
-import { bulkUpdate, bulkInsert, rowsText } from "../postgres/bulk.ts";
-import { countsBelow, cutPage, pageClauses, pagesOf, rowsBelow } from "../postgres/pagination.ts";
-import type { Page, PageRequest } from "../postgres/pagination.ts";
+import { bulkInsert, bulkUpdate, rowsText, slicesOf } from "../postgres/bulk.ts";
+import { countsBelow, pageClauses, pageOf, pagesBelow, rowsBelow } from "../postgres/pagination.ts";
+import type { Page, PageClauses, PageRequest } from "../postgres/pagination.ts";
 import { nodeCondition } from "./node-filter.ts";
 import type { NodeFilter } from "./node-filter.ts";
 import type { NodeRow } from "./node-fields.ts";
@@ -17,13 +18,9 @@ export type { NodeRow };
 export type InventoryRow = typeof inventories.$inferSelect;
 export type Secrets = Readonly<Record<string, Readonly<Record<string, string>>>>;
 
-export async function nodesByIds(reader: Reader, ids: readonly string[]): Promise<NodeRow[]> {
-  return ids.length === 0 ? [] : reader.select().from(nodes).where(inArrayParam(nodes.id, ids));
-}
+export const nodesByIds = rowsBy(nodes, nodes.id);
 
-export async function nodesByNames(reader: Reader, names: readonly string[]): Promise<NodeRow[]> {
-  return names.length === 0 ? [] : reader.select().from(nodes).where(inArrayParam(nodes.name, names));
-}
+export const nodesByNames = rowsBy(nodes, nodes.name);
 
 /** The part of nodes that a forecast needs. */
 export async function nodeStatesByIds(
@@ -102,24 +99,17 @@ export function naturalKey(name: string): string {
 
 export type NodeOrder = { readonly by: keyof typeof NODE_ORDERS; readonly descending: boolean };
 
+export function nodeClauses(request: PageRequest, { by, descending }: NodeOrder): PageClauses {
+  return pageClauses(request, { column: NODE_ORDERS[by].sql, id: nodes.id, descending });
+}
+
 export async function nodesPage(
   reader: Reader,
   filter: NodeFilter | undefined,
   order: NodeOrder,
   request: PageRequest,
 ): Promise<Page<NodeRow>> {
-  const { where, orderBy } = pageClauses(request, {
-    column: NODE_ORDERS[order.by].sql,
-    id: nodes.id,
-    descending: order.descending,
-  });
-  const rows = await reader
-    .select()
-    .from(nodes)
-    .where(and(nodeCondition(filter), where))
-    .orderBy(...orderBy)
-    .limit(request.limit + 1);
-  return cutPage(rows, request);
+  return pageOf(reader, nodes, nodeCondition(filter), nodeClauses(request, order));
 }
 
 export interface NodeListRequest {
@@ -128,23 +118,19 @@ export interface NodeListRequest {
   readonly request: PageRequest;
 }
 
+const inCluster = (filter: NodeFilter | undefined) => (cluster: SQL) =>
+  and(sql`${nodes.clusterId} = ${cluster}`, nodeCondition(filter));
+
 /** The same page of the nodes of each cluster. */
 export async function nodesPages(
   reader: Reader,
   clusterIds: readonly string[],
   { filter, order, request }: NodeListRequest,
 ): Promise<Map<string, Page<NodeRow>>> {
-  const { where, orderBy } = pageClauses(request, {
-    column: NODE_ORDERS[order.by].sql,
-    id: nodes.id,
-    descending: order.descending,
+  return pagesBelow(reader, nodes, clusterIds, {
+    below: inCluster(filter),
+    page: nodeClauses(request, order),
   });
-  const rows = await rowsBelow(reader, nodes, clusterIds, {
-    below: (cluster) => and(sql`${nodes.clusterId} = ${cluster}`, nodeCondition(filter), where),
-    orderBy,
-    limit: request.limit + 1,
-  });
-  return pagesOf(rows, (found) => cutPage(found, request));
 }
 
 /** Number of matching nodes in each cluster. */
@@ -153,14 +139,7 @@ export async function nodeCounts(
   clusterIds: readonly string[],
   { filter }: Pick<NodeListRequest, "filter">,
 ): Promise<Map<string, number>> {
-  if (clusterIds.length === 0) return new Map();
-  const rows = await reader
-    .select({ clusterId: nodes.clusterId, count: count() })
-    .from(nodes)
-    .where(and(inArrayParam(nodes.clusterId, clusterIds), nodeCondition(filter)))
-    .groupBy(nodes.clusterId);
-  const counts = new Map(rows.map((row) => [row.clusterId, row.count]));
-  return new Map(clusterIds.map((id) => [id, counts.get(id) ?? 0]));
+  return countsBelow(reader, nodes, clusterIds, inCluster(filter));
 }
 
 export async function countNodes(reader: Reader, filter: NodeFilter | undefined): Promise<number> {
@@ -185,28 +164,25 @@ export async function nodeVersionsAfterName(
     .limit(limit);
 }
 
-const ROWS_A_STATEMENT = 1000;
-
 export async function insertNodes(tx: Tx, rows: readonly (typeof nodes.$inferInsert)[]): Promise<void> {
-  for (let from = 0; from < rows.length; from += ROWS_A_STATEMENT) {
-    await tx.insert(nodes).values(rows.slice(from, from + ROWS_A_STATEMENT));
-  }
+  for (const slice of slicesOf(rows)) await tx.insert(nodes).values(slice);
 }
 
 export async function deleteNode(tx: Tx, id: string): Promise<void> {
   await tx.delete(nodes).where(eq(nodes.id, id));
 }
 
+/** Values, or SQL for times by the database's clock. */
+type NodeChange = {
+  readonly [Field in keyof Omit<NodeRow, "id" | "state" | "transitionCount" | "revision">]?: NodeRow[Field] | SQL;
+};
+
 /** Sets the same fields of nodes, other than the state, and raises their revisions. */
-export async function changeNodeRows(
-  tx: Tx,
-  ids: readonly string[],
-  change: Partial<Omit<NodeRow, "id" | "state" | "transitionCount" | "revision">>,
-): Promise<void> {
+export async function changeNodeRows(tx: Tx, ids: readonly string[], change: NodeChange): Promise<void> {
   if (ids.length === 0) return;
   await tx
     .update(nodes)
-    .set({ ...change, revision: sql`${nodes.revision} + 1`, updatedAt: sql`now()` })
+    .set({ ...(change as Partial<NodeRow>), revision: sql`${nodes.revision} + 1`, updatedAt: sql`now()` })
     .where(inArrayParam(nodes.id, ids));
 }
 
@@ -216,17 +192,8 @@ export async function beginMaintenance(
   ids: readonly string[],
   { reason, by }: { readonly reason: string; readonly by: string },
 ): Promise<void> {
-  if (ids.length === 0) return;
-  await tx
-    .update(nodes)
-    .set({
-      maintenanceReason: reason,
-      maintenanceBy: by,
-      maintenanceSince: sql`coalesce(${nodes.maintenanceSince}, now())`,
-      revision: sql`${nodes.revision} + 1`,
-      updatedAt: sql`now()`,
-    })
-    .where(inArrayParam(nodes.id, ids));
+  const maintenanceSince = sql`coalesce(${nodes.maintenanceSince}, now())`;
+  await changeNodeRows(tx, ids, { maintenanceReason: reason, maintenanceBy: by, maintenanceSince });
 }
 
 /** Fields that change with the state. */
@@ -312,20 +279,16 @@ export async function changeClaimedNodes(
   changes: readonly { readonly id: string; readonly state: NodeState; readonly change: ClaimedNodeChange }[],
 ): Promise<MovedNode[]> {
   if (changes.length === 0) return [];
-  const { rows } = await runStatement(tx, CHANGE_CLAIMED, [rowsText(changes), changes.map(({ id }) => id)]);
-  return rows as MovedNode[];
+  return runStatement<MovedNode>(tx, CHANGE_CLAIMED, [rowsText(changes), changes.map(({ id }) => id)]);
 }
+
+const PUT_SECRETS = `${bulkInsert(nodeSecrets, ["nodeId", "secrets"])} on conflict (node_id) do update set secrets = excluded.secrets`;
 
 export async function putSecrets(
   tx: Tx,
   rows: readonly { readonly nodeId: string; readonly secrets: Secrets }[],
 ): Promise<void> {
-  for (let from = 0; from < rows.length; from += ROWS_A_STATEMENT) {
-    await tx
-      .insert(nodeSecrets)
-      .values(rows.slice(from, from + ROWS_A_STATEMENT))
-      .onConflictDoUpdate({ target: nodeSecrets.nodeId, set: { secrets: sql`excluded.secrets` } });
-  }
+  if (rows.length > 0) await runStatement(tx, PUT_SECRETS, [rowsText(rows)]);
 }
 
 /** Secrets of a node, for calls of its driver. */
@@ -345,14 +308,10 @@ export async function secretFieldsOf(
   reader: Reader,
   nodeIds: readonly string[],
 ): Promise<Map<string, Record<string, string[]>>> {
-  if (nodeIds.length === 0) return new Map();
-  const rows = await reader.select().from(nodeSecrets).where(inArrayParam(nodeSecrets.nodeId, nodeIds));
-  return new Map(
-    rows.map(({ nodeId, secrets }) => [
-      nodeId,
-      Object.fromEntries(Object.entries(secrets).map(([driver, fields]) => [driver, Object.keys(fields)])),
-    ]),
-  );
+  const found = await secretsOfNodes(reader, nodeIds);
+  const namesOf = (secrets: Secrets) =>
+    Object.fromEntries(Object.entries(secrets).map(([driver, fields]) => [driver, Object.keys(fields)]));
+  return new Map([...found].map(([nodeId, secrets]) => [nodeId, namesOf(secrets)]));
 }
 
 export async function insertInventories(
@@ -373,26 +332,15 @@ export async function inventoriesPages(
   nodeIds: readonly string[],
   request: PageRequest,
 ): Promise<Map<string, Page<InventoryRow>>> {
-  const { where, orderBy } = pageClauses(request, {
-    column: inventories.takenAt,
-    id: inventories.id,
-    descending: true,
-  });
-  const rows = await rowsBelow(reader, inventories, nodeIds, {
-    below: (node) => and(sql`${inventories.nodeId} = ${node}`, where),
-    orderBy,
-    limit: request.limit + 1,
-  });
-  return pagesOf(rows, (found) => cutPage(found, request));
+  const order = { column: inventories.takenAt, id: inventories.id, descending: true };
+  return pagesBelow(reader, inventories, nodeIds, { below: inventories.nodeId, page: pageClauses(request, order) });
 }
 
 export async function inventoryCounts(reader: Reader, nodeIds: readonly string[]): Promise<Map<string, number>> {
-  return countsBelow(reader, inventories, nodeIds, (node) => sql`${inventories.nodeId} = ${node}`);
+  return countsBelow(reader, inventories, nodeIds, inventories.nodeId);
 }
 
-export async function inventoriesByIds(reader: Reader, ids: readonly string[]): Promise<InventoryRow[]> {
-  return ids.length === 0 ? [] : reader.select().from(inventories).where(inArrayParam(inventories.id, ids));
-}
+export const inventoriesByIds = rowsBy(inventories, inventories.id);
 
 export interface InspectedDisksRow {
   /** The driver that inspected; null if the run is no longer stored. */
@@ -422,13 +370,10 @@ export async function newestInventories(
   reader: Reader,
   nodeIds: readonly string[],
 ): Promise<Map<string, InventoryRow>> {
-  if (nodeIds.length === 0) return new Map();
-  const rows = await reader
-    .select()
-    .from(inventories)
-    .where(
-      sql`(${inventories.nodeId}, ${inventories.takenAt}) in (select node_id, max(taken_at) from inventories where ${inArrayParam(inventories.nodeId, nodeIds)} group by node_id)`,
-    )
-    .orderBy(desc(inventories.id));
-  return new Map(rows.map((row) => [row.nodeId, row]));
+  const newest = await rowsBelow(reader, inventories, nodeIds, {
+    below: inventories.nodeId,
+    orderBy: [desc(inventories.takenAt), asc(inventories.id)],
+    limit: 1,
+  });
+  return new Map([...newest.values()].flat().map((row) => [row.nodeId, row]));
 }

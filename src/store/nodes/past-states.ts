@@ -6,15 +6,15 @@
 import { sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { NodeState } from "../../lifecycle/node-states.ts";
-import { positionBefore } from "../log/log-times.ts";
 import { textArray } from "../postgres/array-parameter.ts";
 import type { Reader } from "../postgres/database.ts";
-import { cutPage, pageClauses } from "../postgres/pagination.ts";
+import { cutPage, instantText, pageClauses } from "../postgres/pagination.ts";
 import type { Page, PageRequest } from "../postgres/pagination.ts";
 import { nodeCondition } from "./node-filter.ts";
 import type { NodeFilter } from "./node-filter.ts";
 import { nodes } from "../tables.ts";
-import type { LogCursor } from "../log/transitions.ts";
+import { cursorBefore } from "../log/transitions.ts";
+import type { CursorOfTime } from "../log/transitions.ts";
 
 export interface PastStates {
   /** Position of the last transition that is not undone. */
@@ -59,8 +59,8 @@ export async function pastNodesPage(reader: Reader, request: PastStates, page: P
   const { where, orderBy } = pageClauses(page, { column: sql`past.name`, id: sql`past.id`, descending: false });
   const rows = await reader.execute<PastNode & Record<string, unknown>>(sql`
     with ${pastNodes(request)}
-    select id, name, state, to_char(until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as until
-    from past where ${where ?? sql`true`} order by ${sql.join(orderBy, sql`, `)} limit ${page.limit + 1}::int`);
+    select id, name, state, ${instantText(sql`until`)} as until
+    from past where ${where ?? sql`true`} order by ${sql.join([...orderBy], sql`, `)} limit ${page.limit + 1}::int`);
   return cutPage([...rows], page);
 }
 
@@ -79,39 +79,15 @@ export async function pastStateCounts(
 const KEPT_MS = 86_400_000;
 
 /** The place of a time in the log. */
-export interface PastTime {
-  readonly cursor: LogCursor;
+export interface PastTime extends Pick<CursorOfTime, "cursor" | "now"> {
   readonly isFuture: boolean;
-  /** By the clock of the database. */
-  readonly now: Date;
   /** The earliest time from which no transition is deleted, as far as known; null if none is from the given one. */
   readonly earliest: Date | null;
 }
 
-/** One statement, so that the place and what is kept are of one moment. */
 export async function pastTime(reader: Reader, time: Date): Promise<PastTime> {
-  const [row] = await reader.execute<{ position: number; at: string | null; now: string; oldest: string | null }>(sql`
-    with before as materialized (select ${positionBefore(time)} as position)
-    select before.position::float8 as position, ${milliseconds(sql`(select at from transitions where transitions.position = before.position)`)} as at, ${milliseconds(sql`clock_timestamp()`)} as now,
-      ${milliseconds(sql`(select at from transitions order by transitions.position limit 1)`)} as oldest
-    from before`);
-  if (typeof row?.position !== "number") throw new Error("The positions of the log could not be read.");
-  const at = row.at === null ? null : new Date(row.at);
-  const now = new Date(row.now);
-  const isWhole = at !== null || row.position === 0;
-  const earliest =
-    row.oldest === null
-      ? new Date(now.getTime() - KEPT_MS)
-      : // At its own time the oldest transition has not happened yet, and what led to the state before is deleted.
-        new Date(Date.parse(row.oldest) + 1);
-  return {
-    cursor: { position: row.position, at },
-    isFuture: time > now,
-    now,
-    earliest: isWhole || time >= earliest ? null : earliest,
-  };
-}
-
-function milliseconds(time: SQL): SQL {
-  return sql`to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+  const { cursor, isComplete, now, oldest } = await cursorBefore(reader, time);
+  // At its own time the oldest transition has not happened yet, and what led to the state before is deleted.
+  const earliest = new Date(oldest ? oldest.getTime() + 1 : now.getTime() - KEPT_MS);
+  return { cursor, isFuture: time > now, now, earliest: isComplete || time >= earliest ? null : earliest };
 }

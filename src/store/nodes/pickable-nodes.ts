@@ -27,12 +27,7 @@ function isPickable(filter: NodeFilter | undefined): SQL | undefined {
 
 /** The first of these nodes by name. */
 export async function pickableNodes(reader: Reader, filter: NodeFilter | undefined, limit: number): Promise<NodeKey[]> {
-  return reader
-    .select({ id: nodes.id, name: nodes.name })
-    .from(nodes)
-    .where(isPickable(filter))
-    .orderBy(asc(nodes.name))
-    .limit(limit);
+  return firstKeys(reader, isPickable(filter), limit);
 }
 
 export async function countPickableNodes(reader: Reader, filter: NodeFilter | undefined): Promise<number> {
@@ -48,11 +43,15 @@ export async function lockPickableNodes(
   filter: NodeFilter | undefined,
   { limit, except }: { readonly limit: number; readonly except: readonly string[] },
 ): Promise<NodeKey[]> {
-  return tx
+  const which = and(isPickable(filter), not(inArrayParam(nodes.id, except)));
+  return firstKeys(tx, which, limit).for("no key update", { skipLocked: true });
+}
+
+function firstKeys(reader: Reader, which: SQL | undefined, limit: number) {
+  return reader
     .select({ id: nodes.id, name: nodes.name })
     .from(nodes)
-    .where(and(isPickable(filter), not(inArrayParam(nodes.id, except))))
+    .where(which)
     .orderBy(asc(nodes.name))
-    .limit(limit)
-    .for("no key update", { skipLocked: true });
+    .limit(limit);
 }

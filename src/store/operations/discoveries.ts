@@ -3,8 +3,10 @@ import { and, asc, count, eq, inArray, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { RunState } from "../../lifecycle/operation-states.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
+import { countsByState } from "./operation-runs.ts";
+import { slicesOf } from "../postgres/bulk.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
-import { countsBelow, cutNumbered, numberedClauses, pagesOf, rowsBelow } from "../postgres/pagination.ts";
+import { countsBelow, numberedClauses, pagesBelow } from "../postgres/pagination.ts";
 import type { NumberedRequest, Page } from "../postgres/pagination.ts";
 import type { Failure, JsonObject } from "../records.ts";
 import { discoveries, discoverySecrets, nodes } from "../tables.ts";
@@ -24,12 +26,9 @@ export type Found =
   | { readonly state: "REGISTERED" | "KNOWN"; readonly nodeId: string }
   | { readonly state: "FAILED"; readonly failure: Failure };
 
-const ROWS_A_STATEMENT = 1000;
-
 export async function insertDiscoveries(tx: Tx, operationId: string, addresses: readonly string[]): Promise<void> {
   const rows = addresses.map((address, ordinal) => ({ operationId, ordinal, address }));
-  for (let from = 0; from < rows.length; from += ROWS_A_STATEMENT)
-    await tx.insert(discoveries).values(rows.slice(from, from + ROWS_A_STATEMENT));
+  for (const slice of slicesOf(rows)) await tx.insert(discoveries).values(slice);
 }
 
 export async function putDiscoverySecrets(tx: Tx, operationId: string, settings: JsonObject): Promise<void> {
@@ -46,6 +45,10 @@ export async function deleteDiscoverySecrets(tx: Tx, operationId: string): Promi
   await tx.delete(discoverySecrets).where(eq(discoverySecrets.operationId, operationId));
 }
 
+function isQueued(operationId: string): SQL | undefined {
+  return and(eq(discoveries.operationId, operationId), eq(discoveries.state, "QUEUED"));
+}
+
 /** Addresses without a result, in the order of the request. The limit of a request bounds their number. */
 export async function queuedDiscoveries(
   reader: Reader,
@@ -54,7 +57,7 @@ export async function queuedDiscoveries(
   return reader
     .select({ ordinal: discoveries.ordinal, address: discoveries.address })
     .from(discoveries)
-    .where(and(eq(discoveries.operationId, operationId), eq(discoveries.state, "QUEUED")))
+    .where(isQueued(operationId))
     .orderBy(asc(discoveries.ordinal));
 }
 
@@ -63,9 +66,7 @@ export async function lockQueuedDiscovery(tx: Tx, operationId: string, ordinal: 
   const rows = await tx
     .select({ ordinal: discoveries.ordinal })
     .from(discoveries)
-    .where(
-      and(eq(discoveries.operationId, operationId), eq(discoveries.ordinal, ordinal), eq(discoveries.state, "QUEUED")),
-    )
+    .where(and(isQueued(operationId), eq(discoveries.ordinal, ordinal)))
     .for("no key update");
   return rows.length > 0;
 }
@@ -82,7 +83,7 @@ export async function skipQueuedDiscoveries(tx: Tx, operationId: string): Promis
   await tx
     .update(discoveries)
     .set({ state: "SKIPPED", finishedAt: sql`now()` })
-    .where(and(eq(discoveries.operationId, operationId), eq(discoveries.state, "QUEUED")));
+    .where(isQueued(operationId));
 }
 
 /** The first failure. */
@@ -101,16 +102,7 @@ export async function discoveryCounts(
   reader: Reader,
   operationIds: readonly string[],
 ): Promise<Map<string, Partial<Record<DiscoveryState, number>>>> {
-  if (operationIds.length === 0) return new Map();
-  const rows = await reader
-    .select({ operationId: discoveries.operationId, state: discoveries.state, count: count() })
-    .from(discoveries)
-    .where(inArrayParam(discoveries.operationId, operationIds))
-    .groupBy(discoveries.operationId, discoveries.state);
-  const counts = new Map<string, Partial<Record<DiscoveryState, number>>>();
-  for (const { operationId, state, count: found } of rows)
-    counts.set(operationId, { ...counts.get(operationId), [state]: found });
-  return counts;
+  return countsByState(await discoveryStates(reader, operationIds));
 }
 
 const AS_RUN = {
@@ -126,14 +118,17 @@ export async function addressCounts(
   reader: Reader,
   operationIds: readonly string[],
 ): Promise<Map<string, Partial<Record<RunState, number>>>> {
-  const counts = new Map<string, Partial<Record<RunState, number>>>();
-  for (const [operationId, byState] of await discoveryCounts(reader, operationIds)) {
-    const sums: Partial<Record<RunState, number>> = {};
-    for (const state of Object.keys(byState) as DiscoveryState[])
-      sums[AS_RUN[state]] = (sums[AS_RUN[state]] ?? 0) + (byState[state] ?? 0);
-    counts.set(operationId, sums);
-  }
-  return counts;
+  const rows = await discoveryStates(reader, operationIds);
+  return countsByState(rows.map((row) => ({ ...row, state: AS_RUN[row.state] })));
+}
+
+async function discoveryStates(reader: Reader, operationIds: readonly string[]) {
+  if (operationIds.length === 0) return [];
+  return reader
+    .select({ operationId: discoveries.operationId, state: discoveries.state, count: count() })
+    .from(discoveries)
+    .where(inArrayParam(discoveries.operationId, operationIds))
+    .groupBy(discoveries.operationId, discoveries.state);
 }
 
 export interface AddressesOfDiscovery {
@@ -161,13 +156,8 @@ export async function discoveriesPages(
   operationIds: readonly string[],
   request: DiscoveryAddresses,
 ): Promise<Map<string, Page<DiscoveryRow>>> {
-  const { where, orderBy } = numberedClauses(request, discoveries.ordinal);
-  const rows = await rowsBelow(reader, discoveries, operationIds, {
-    below: (operation) => and(belowDiscovery(request)(operation), where),
-    orderBy,
-    limit: request.limit + 1,
-  });
-  return pagesOf(rows, (found) => cutNumbered(found, request));
+  const page = numberedClauses(request, discoveries.ordinal);
+  return pagesBelow(reader, discoveries, operationIds, { below: belowDiscovery(request), page });
 }
 
 /** Failed and skipped addresses by discovery, in the order of the request. */

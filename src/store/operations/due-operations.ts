@@ -13,7 +13,7 @@ export interface DueOperation {
 
 /** Operations that are due within a time. */
 export async function dueOperations(reader: Reader, withinSeconds: number): Promise<DueOperation[]> {
-  const { rows } = await runStatement(
+  return runStatement<DueOperation>(
     reader,
     `with open as materialized (
        select * from operations
@@ -28,12 +28,11 @@ export async function dueOperations(reader: Reader, withinSeconds: number): Prom
      where ends <= now() + make_interval(secs => $1)`,
     [withinSeconds],
   );
-  return rows as unknown as DueOperation[];
 }
 
 /** Claims a discovery; false if another replica works on it. */
 export async function claimDiscovery(reader: Reader, id: string): Promise<boolean> {
-  const { rows } = await runStatement(
+  const rows = await runStatement(
     reader,
     `update operations set lease_until = now() + ${LEASE}
      where id = $1 and finished_at is null and (lease_until is null or lease_until <= now()) returning id`,
@@ -72,7 +71,7 @@ export async function takeStopsOver(
 ): Promise<{ readonly isWhole: boolean; readonly runIds: ReadonlySet<string> }> {
   const whole = "update operations set stop_until = null where id = $1 and stop_until <= now() returning id";
   const single = "update runs set stop_until = null where operation_id = $1 and stop_until <= now() returning id";
-  const { rows } = await runStatement(tx, whole, [operationId]);
-  const runs = await runStatement(tx, single, [operationId]);
-  return { isWhole: rows.length > 0, runIds: new Set(runs.rows.map(({ id }) => String(id))) };
+  const operations = await runStatement(tx, whole, [operationId]);
+  const runs = await runStatement<{ id: string }>(tx, single, [operationId]);
+  return { isWhole: operations.length > 0, runIds: new Set(runs.map(({ id }) => id)) };
 }

@@ -5,8 +5,9 @@ import type { OperationKind } from "../../lifecycle/verbs.ts";
 import { onNode, operationCondition } from "./operation-filter.ts";
 import type { OperationFilter } from "./operation-filter.ts";
 import type { OperationRow } from "./operations.ts";
+import { textArray } from "../postgres/array-parameter.ts";
 import type { Reader } from "../postgres/database.ts";
-import { countsBelow, cutPage, pageClauses, pagesOf, rowsBelow } from "../postgres/pagination.ts";
+import { countsBelow, pageClauses, pageOf, pagesBelow } from "../postgres/pagination.ts";
 import type { Page, PageRequest } from "../postgres/pagination.ts";
 import { operationClusters, operations } from "../tables.ts";
 
@@ -22,13 +23,7 @@ export async function operationsPage(
   filter: OperationFilter | undefined,
   request: PageRequest,
 ): Promise<Page<OperationRow>> {
-  const rows = await reader
-    .select()
-    .from(operations)
-    .where(matching(filter, request))
-    .orderBy(...pageClauses(request, NEWEST).orderBy)
-    .limit(request.limit + 1);
-  return cutPage(rows, request);
+  return pageOf(reader, operations, matching(filter, request), { ...pageClauses(request, NEWEST), where: undefined });
 }
 
 export async function countOperations(reader: Reader, filter: OperationFilter | undefined): Promise<number> {
@@ -93,8 +88,7 @@ export async function operationsOfNodes(
   nodeIds: readonly string[],
   request: PageRequest,
 ): Promise<Map<string, Page<OperationRow>>> {
-  const { where } = pageClauses(request, NEWEST);
-  return operationsBelow(reader, nodeIds, request, (id) => and(onNode(id), where));
+  return pagesBelow(reader, operations, nodeIds, { below: onNode, page: pageClauses(request, NEWEST) });
 }
 
 export async function operationCountsOfNodes(reader: Reader, ids: readonly string[]): Promise<Map<string, number>> {
@@ -111,18 +105,8 @@ export async function operationsOfClusters(
   clusterIds: readonly string[],
   request: PageRequest,
 ): Promise<Map<string, Page<OperationRow>>> {
-  return operationsBelow(reader, clusterIds, request, (id) => ofCluster(id, request));
-}
-
-async function operationsBelow(
-  reader: Reader,
-  ids: readonly string[],
-  request: PageRequest,
-  below: (id: SQL) => SQL | undefined,
-): Promise<Map<string, Page<OperationRow>>> {
-  const { orderBy } = pageClauses(request, NEWEST);
-  const rows = await rowsBelow(reader, operations, ids, { below, orderBy, limit: request.limit + 1 });
-  return pagesOf(rows, (found) => cutPage(found, request));
+  const page = { ...pageClauses(request, NEWEST), where: undefined };
+  return pagesBelow(reader, operations, clusterIds, { below: (id) => ofCluster(id, request), page });
 }
 
 /** The condition of a filter. With `page`, it may leave out operations that are not on the page. */
@@ -159,27 +143,20 @@ function ofCluster(clusterId: SQL, page?: PageRequest, condition?: SQL): SQL {
     ) listed (id, created_at) ${first([sql`created_at ${way}`, sql`id ${way}`])})`;
 }
 
-/**
- * Unfinished operations that change the state of nodes of each cluster. `stopping`: whether an interrupt was requested.
- */
-export async function workOnClusters(
-  reader: Reader,
-  clusterIds: readonly string[],
-): Promise<{ clusterId: string; operationId: string; kind: OperationKind; stopping: boolean }[]> {
+/** An unfinished operation that changes the state of nodes of a cluster. `stopping`: an interrupt was requested. */
+type ClusterWork = {
+  readonly clusterId: string;
+  readonly operationId: string;
+  readonly kind: OperationKind;
+  readonly stopping: boolean;
+};
+
+export async function workOnClusters(reader: Reader, clusterIds: readonly string[]): Promise<ClusterWork[]> {
   if (clusterIds.length === 0) return [];
-  const rows = await reader.execute<{
-    clusterId: string;
-    operationId: string;
-    kind: OperationKind;
-    stopping: boolean;
-  }>(sql`
+  return reader.execute<ClusterWork>(sql`
     select distinct n.cluster_id as "clusterId", o.id as "operationId", o.kind, coalesce(o.interrupt, r.interrupt) is not null as stopping
     from nodes n join runs r on r.node_id = n.id and r.finished_at is null and r.moves_state join operations o on o.id = r.operation_id
-    where n.cluster_id in (${sql.join(
-      clusterIds.map((id) => sql`${id}::uuid`),
-      sql`, `,
-    )})`);
-  return [...rows];
+    where n.cluster_id = any(${textArray(clusterIds)}::uuid[])`);
 }
 
 /** Unfinished operations on nodes of a cluster, newest first. */

@@ -1,5 +1,5 @@
 /** The runs of operations, by how far they are: what waves, failure policies, interrupts and progress ask. */
-import { and, asc, eq, gt, inArray, isNull, lte, ne, or, sql } from "drizzle-orm";
+import { and, asc, eq, gt, inArray, isNotNull, isNull, lte, ne, or, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { FinalRunState, RunCounts, RunState } from "../../lifecycle/operation-states.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
@@ -7,36 +7,25 @@ import type { Reader, Tx } from "../postgres/database.ts";
 import type { RunRow } from "../runs/runs.ts";
 import { runs } from "../tables.ts";
 
-/** All QUEUED runs of an operation, locked; those that another transaction has locked are skipped. */
-export async function lockQueuedRuns(tx: Tx, operationId: string): Promise<RunRow[]> {
-  return tx
-    .select()
-    .from(runs)
-    .where(and(eq(runs.operationId, operationId), eq(runs.state, "QUEUED")))
-    .orderBy(asc(runs.ordinal))
-    .for("no key update", { skipLocked: true });
+/** Locks runs, in order; those that another transaction has locked are skipped. */
+function lockFree(tx: Tx, where: SQL | undefined) {
+  return tx.select().from(runs).where(where).orderBy(asc(runs.ordinal)).for("no key update", { skipLocked: true });
 }
 
-/**
- * QUEUED runs of the waves up to `wave` that wait neither for a capacity limit nor for a worker, in order, locked as
- * above.
- */
+/** All QUEUED runs of an operation, locked as above. */
+export async function lockQueuedRuns(tx: Tx, operationId: string): Promise<RunRow[]> {
+  return lockFree(tx, and(eq(runs.operationId, operationId), eq(runs.state, "QUEUED")));
+}
+
+/** QUEUED runs of the waves up to `wave` that wait neither for a capacity limit nor for a worker, locked as above. */
 export async function lockRunsToStart(tx: Tx, operationId: string, wave: number, limit: number): Promise<RunRow[]> {
-  return tx
-    .select()
-    .from(runs)
-    .where(
-      and(
-        eq(runs.operationId, operationId),
-        eq(runs.state, "QUEUED"),
-        lte(runs.wave, wave),
-        isNull(runs.waitFor),
-        isNull(runs.waitReason),
-      ),
-    )
-    .orderBy(asc(runs.ordinal))
-    .limit(limit)
-    .for("no key update", { skipLocked: true });
+  const isNew = and(eq(runs.state, "QUEUED"), WAITS_FOR_NOTHING);
+  return lockFree(tx, and(eq(runs.operationId, operationId), isNew, lte(runs.wave, wave))).limit(limit);
+}
+
+/** Parked runs of an operation's work, locked as above. */
+export async function lockParkedRuns(tx: Tx, operationId: string): Promise<RunRow[]> {
+  return lockFree(tx, workOf(operationId, inArray(runs.state, ["WAITING", "HOLDING"])));
 }
 
 /**
@@ -86,15 +75,6 @@ export async function countFailed(reader: Reader, operationId: string): Promise<
   return reader.$count(runs, workOf(operationId, eq(runs.state, "FAILED")));
 }
 
-/** Parked runs of an operation's work, locked; those that another transaction has locked are skipped. */
-export async function lockParkedRuns(tx: Tx, operationId: string): Promise<RunRow[]> {
-  return tx
-    .select()
-    .from(runs)
-    .where(workOf(operationId, inArray(runs.state, ["WAITING", "HOLDING"])))
-    .for("no key update", { skipLocked: true });
-}
-
 /** Number of unfinished runs of an operation. */
 export async function countUnfinished(tx: Tx, operationId: string): Promise<number> {
   return tx.$count(runs, and(eq(runs.operationId, operationId), isNull(runs.finishedAt)));
@@ -130,8 +110,7 @@ export async function steeredRuns(
     action,
   }: { readonly wave: number; readonly maxParallel: number | null; readonly action: "ADVANCE" | "HALT" | "RESUME" },
 ): Promise<SteeredRuns> {
-  const isStartable = sql`${runs.waitFor} is null and ${runs.waitReason} is null`;
-  const startable = and(QUEUED, lte(runs.wave, wave), isStartable);
+  const startable = and(QUEUED, lte(runs.wave, wave), WAITS_FOR_NOTHING);
   const withdrawn = and(QUEUED, eq(runs.waitReason, "CONCURRENCY"));
   const count = (condition: SQL | undefined) => sql<number>`(count(*) filter (where ${condition}))::int`;
   const [found] = await reader
@@ -140,8 +119,7 @@ export async function steeredRuns(
       withdrawn: count(withdrawn),
       active: count(and(isNull(runs.finishedAt), ne(runs.state, "QUEUED"))),
       queued: count(QUEUED),
-      // As `countStartedRuns`: those that wait for a worker or for a slot have started.
-      taken: count(and(isNull(runs.finishedAt), or(ne(runs.state, "QUEUED"), sql`not (${isStartable})`))),
+      taken: count(STARTED),
     })
     .from(runs)
     .where(workOf(operationId));
@@ -178,29 +156,24 @@ export async function runStateCounts(
     .where(and(inArrayParam(runs.operationId, operationIds), eq(runs.purpose, "WORK")))
     .groupBy(runs.operationId, runs.state)
     .orderBy(asc(runs.state));
-  const counts = new Map<string, Partial<Record<RunState, number>>>();
-  for (const { operationId, state, count } of rows)
-    counts.set(operationId, { ...counts.get(operationId), [state]: count });
+  return countsByState(rows);
+}
+
+/** The sums of each operation by state. */
+export function countsByState<State extends string>(
+  rows: readonly { readonly operationId: string; readonly state: State; readonly count: number }[],
+): Map<string, Partial<Record<State, number>>> {
+  const counts = new Map<string, Partial<Record<State, number>>>();
+  for (const { operationId, state, count } of rows) {
+    const known = counts.get(operationId);
+    counts.set(operationId, { ...known, [state]: (known?.[state] ?? 0) + count });
+  }
   return counts;
 }
 
-/** Runs of an operation's work that are equally far in the same plan. */
-export interface RunGroup {
-  readonly operationId: string;
-  readonly planHash: string;
-  readonly state: RunState;
-  readonly wave: number;
-  readonly position: number;
-  readonly count: number;
-  /** The runs among them whose node was cleaned up afterwards. */
-  readonly undone: number;
-}
-
-/** The runs of each operation's work, by how far they are. */
-export async function runGroups(reader: Reader, operationIds: readonly string[]): Promise<Map<string, RunGroup[]>> {
-  if (operationIds.length === 0) return new Map();
+function selectGroups(reader: Reader, operationIds: readonly string[]) {
   const isUndone = sql`exists (select from runs c where c.operation_id = ${runs.operationId} and c.node_id = ${runs.nodeId} and c.purpose = 'CLEAN_UP')`;
-  const rows = await reader
+  return reader
     .select({
       operationId: runs.operationId,
       planHash: runs.planHash,
@@ -208,12 +181,21 @@ export async function runGroups(reader: Reader, operationIds: readonly string[])
       wave: runs.wave,
       position: runs.position,
       count: sql<number>`count(*)::int`,
+      /** The runs among them whose node was cleaned up afterwards. */
       undone: sql<number>`count(*) filter (where ${runs.state} = 'SUCCEEDED' and ${isUndone})::int`,
     })
     .from(runs)
     .where(and(inArrayParam(runs.operationId, operationIds), eq(runs.purpose, "WORK")))
     .groupBy(runs.operationId, runs.planHash, runs.state, runs.wave, runs.position);
-  return Map.groupBy(rows, ({ operationId }) => operationId);
+}
+
+/** Runs of an operation's work that are equally far in the same plan. */
+export type RunGroup = Readonly<Awaited<ReturnType<typeof selectGroups>>[number]>;
+
+/** The runs of each operation's work, by how far they are. */
+export async function runGroups(reader: Reader, operationIds: readonly string[]): Promise<Map<string, RunGroup[]>> {
+  if (operationIds.length === 0) return new Map();
+  return Map.groupBy(await selectGroups(reader, operationIds), ({ operationId }) => operationId);
 }
 
 /** Counts from which the outcome of an operation is derived. */
@@ -243,14 +225,7 @@ export async function finalCounts(
  * capacity limit.
  */
 export async function countStartedRuns(tx: Tx, operationId: string): Promise<number> {
-  return tx.$count(
-    runs,
-    and(
-      eq(runs.operationId, operationId),
-      sql`${runs.finishedAt} is null`,
-      sql`(${runs.state} <> 'QUEUED' or ${runs.waitFor} is not null or ${runs.waitReason} is not null)`,
-    ),
-  );
+  return tx.$count(runs, and(eq(runs.operationId, operationId), STARTED));
 }
 
 /** Whether a run of the operation is unfinished: one index look-up, unlike counting. */
@@ -260,6 +235,15 @@ export async function hasUnfinishedRun(tx: Tx, operationId: string): Promise<boo
 
 /** A run that has not started. The index of unfinished runs serves the condition. */
 const QUEUED = and(eq(runs.state, "QUEUED"), isNull(runs.finishedAt));
+
+/** Neither for a capacity limit nor for a worker. */
+const WAITS_FOR_NOTHING = and(isNull(runs.waitFor), isNull(runs.waitReason));
+
+/** An unfinished run that was started. It may still wait for a worker or for a slot. */
+const STARTED = and(
+  isNull(runs.finishedAt),
+  or(ne(runs.state, "QUEUED"), isNotNull(runs.waitFor), isNotNull(runs.waitReason)),
+);
 
 /** The operation's work, without its clean-ups. */
 function workOf(operationId: string, ...conditions: readonly (SQL | undefined)[]): SQL | undefined {

@@ -2,7 +2,7 @@
 import { and, asc, eq, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { OperationState, Interrupt } from "../../lifecycle/operation-states.ts";
-import { inArrayParam } from "../postgres/array-parameter.ts";
+import { inArrayParam, rowsBy } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { bulkInsert, rowsText } from "../postgres/bulk.ts";
 import { runStatement } from "../postgres/statements.ts";
@@ -43,9 +43,7 @@ export function restartedBy({ restarts, restartOf }: Pick<OperationRow, "restart
   return restarts ?? (restartOf === null ? [] : [restartOf]);
 }
 
-export async function operationsByIds(reader: Reader, ids: readonly string[]): Promise<OperationRow[]> {
-  return ids.length === 0 ? [] : reader.select().from(operations).where(inArrayParam(operations.id, ids));
-}
+export const operationsByIds = rowsBy(operations, operations.id);
 
 export async function operationByKey(
   reader: Reader,
@@ -134,10 +132,15 @@ export async function operationsOverlooked(reader: Reader, limit: number): Promi
 }
 
 export async function updateOperation(tx: Tx, id: string, change: OperationChange): Promise<void> {
+  await updateOperations(tx, [id], change);
+}
+
+async function updateOperations(tx: Tx, ids: readonly string[], change: OperationChange): Promise<void> {
+  if (ids.length === 0) return;
   await tx
     .update(operations)
     .set({ ...(change as Partial<OperationRow>), revision: sql`${operations.revision} + 1` })
-    .where(eq(operations.id, id));
+    .where(inArrayParam(operations.id, ids));
 }
 
 /**
@@ -198,18 +201,9 @@ export async function lockInterrupts(tx: Tx, ids: readonly string[]): Promise<Ma
   return new Map(rows.map(({ id, interrupt }) => [id, interrupt]));
 }
 
-/** Records the end of an operation whose last run has ended. */
-export async function finishOperation(tx: Tx, id: string, state: OperationState): Promise<void> {
-  await updateOperation(tx, id, { state, finishedAt: sql`now()` });
-}
-
-/** Records the end of locked operations of which all runs have succeeded. */
-export async function finishSucceeded(tx: Tx, ids: readonly string[]): Promise<void> {
-  if (ids.length === 0) return;
-  await tx
-    .update(operations)
-    .set({ state: "SUCCEEDED", finishedAt: sql`now()`, revision: sql`${operations.revision} + 1` })
-    .where(inArrayParam(operations.id, ids));
+/** Records the end of locked operations whose last runs have ended. */
+export async function finishOperations(tx: Tx, ids: readonly string[], state: OperationState): Promise<void> {
+  await updateOperations(tx, ids, { state, finishedAt: sql`now()` });
 }
 
 /** Records the first failure. Later ones do not replace it: operators look for the first. */

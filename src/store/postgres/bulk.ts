@@ -7,6 +7,7 @@
  */
 import { getColumns, getTableName } from "drizzle-orm";
 import type { PgColumn, PgTable } from "drizzle-orm/pg-core";
+import { storableText } from "../../runtime/text.ts";
 
 type Fields<Table extends PgTable> = Extract<keyof Table["_"]["columns"], string>;
 
@@ -57,6 +58,11 @@ export function bulkUpdate<Table extends PgTable>(
   ].join("\n");
 }
 
+/** Rows as an insert of Drizzle takes them at once: it makes each value a parameter, and a statement takes 65,534. */
+export function* slicesOf<Row>(rows: readonly Row[], size = 1000): Generator<Row[]> {
+  for (let from = 0; from < rows.length; from += size) yield rows.slice(from, from + size);
+}
+
 /**
  * The text of a statement that inserts rows. Its one parameter is a JSON list of them; fields that are not named get
  * their defaults.
@@ -85,9 +91,7 @@ const UNSTORABLE = /\\u(0000|d[89a-f])/;
 export function rowsText(rows: readonly unknown[]): string {
   const text = JSON.stringify(rows);
   if (!UNSTORABLE.test(text)) return text;
-  return JSON.stringify(rows, (_, value: unknown) =>
-    typeof value === "string" ? value.toWellFormed().replaceAll("\0", "\uFFFD") : value,
-  );
+  return JSON.stringify(rows, (_, value: unknown) => (typeof value === "string" ? storableText(value) : value));
 }
 
 function valueOf(column: PgColumn, field: string): string {

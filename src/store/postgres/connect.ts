@@ -62,8 +62,8 @@ const END_SECONDS = 2;
 export interface PoolOptions {
   readonly max: number;
   readonly prepare: boolean;
-  /** Whether each connection has SESSION_SETTINGS; a pooler rejects most of them. */
-  readonly hasOwnSettings: boolean;
+  /** Whether each connection has SESSION_SETTINGS, by default true; a pooler rejects most of them. */
+  readonly hasOwnSettings?: boolean;
   /** Timeout of a statement, enforced by the server. */
   readonly statementSeconds?: number;
   /**
@@ -83,7 +83,16 @@ export interface PoolOptions {
 }
 
 export function connect(connection: Connection, pool: PoolOptions): Sql {
-  const { max, prepare, hasOwnSettings, hasGenericPlans, statementSeconds, idleSeconds, onStatement, more } = pool;
+  const {
+    max,
+    prepare,
+    hasOwnSettings = true,
+    hasGenericPlans,
+    statementSeconds,
+    idleSeconds,
+    onStatement,
+    more,
+  } = pool;
   const { unusedSeconds, silentSeconds } = pool;
   const open = (options: object) =>
     "url" in connection ? postgres(connection.url, options) : postgres({ ...connection, ...options });

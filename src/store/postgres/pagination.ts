@@ -4,14 +4,17 @@ import type { InferSelectModel, SQL } from "drizzle-orm";
 import type { PgColumn, PgTable } from "drizzle-orm/pg-core";
 import type { Reader } from "./database.ts";
 
-/** `after` and `before` hold the sort key and the id of the row next to the page. */
-export interface PageRequest {
+/** `after` and `before` hold what the list is ordered by, of the row next to the page: by default its key and its id. */
+export interface PageRequest<Key = PageKey> {
   readonly limit: number;
-  readonly after?: PageKey | undefined;
-  readonly before?: PageKey | undefined;
+  readonly after?: Key | undefined;
+  readonly before?: Key | undefined;
   /** True for the last `limit` rows. */
-  readonly fromEnd?: boolean;
+  readonly fromEnd?: boolean | undefined;
 }
+
+/** A page of a list that is ordered by a number: positions in the log, indexes in a request. */
+export type NumberedRequest = PageRequest<number>;
 
 export interface PageKey {
   readonly key: string;
@@ -35,7 +38,13 @@ export interface PageOrder {
 }
 
 /** WHERE and ORDER BY of a page. Read one row more than `limit`, so that `cutPage` sees whether more follow. */
-export function pageClauses(request: PageRequest, order: PageOrder): { where: SQL | undefined; orderBy: SQL[] } {
+export interface PageClauses {
+  readonly request: PageRequest<unknown>;
+  readonly where: SQL | undefined;
+  readonly orderBy: readonly SQL[];
+}
+
+export function pageClauses(request: PageRequest, order: PageOrder): PageClauses {
   const { column, id, descending } = order;
   const type = sql.raw(typeOf(column).replace(/\(\d+\)/, ""));
   const beyond = ({ key, id: rowId }: PageKey, forward: boolean): SQL =>
@@ -44,6 +53,7 @@ export function pageClauses(request: PageRequest, order: PageOrder): { where: SQ
       : sql`(${column}, ${id}) < (${key}::${type}, ${rowId}::uuid)`;
   const way = descending !== (request.fromEnd ?? false) ? desc : asc;
   return {
+    request,
     where: and(request.after && beyond(request.after, true), request.before && beyond(request.before, false)),
     orderBy: [way(column), way(id)],
   };
@@ -54,7 +64,7 @@ function typeOf(key: SortKey): string {
 }
 
 /** Removes the surplus row, and restores the order of a page that was read from the end. */
-export function cutPage<Row>(rows: readonly Row[], request: PageRequest): Page<Row> {
+export function cutPage<Row>(rows: readonly Row[], request: PageRequest<unknown>): Page<Row> {
   const surplus = rows.length > request.limit;
   const kept = rows.slice(0, request.limit);
   return request.fromEnd
@@ -62,20 +72,11 @@ export function cutPage<Row>(rows: readonly Row[], request: PageRequest): Page<R
     : { rows: kept, hasNext: surplus, hasPrevious: request.after !== undefined };
 }
 
-/** A page of a list that is ordered by a number: positions in the log, indexes in a request. */
-export interface NumberedRequest {
-  readonly limit: number;
-  readonly after?: number | undefined;
-  readonly before?: number | undefined;
-  readonly fromEnd?: boolean | undefined;
-}
-
-/** WHERE and ORDER BY of a page by number, as in `pageClauses`. */
-export function numberedClauses(
-  { after, before, fromEnd }: NumberedRequest,
-  column: PgColumn,
-): { where: SQL | undefined; orderBy: SQL[] } {
+/** The clauses of a page by number. */
+export function numberedClauses(request: NumberedRequest, column: PgColumn): PageClauses {
+  const { after, before, fromEnd } = request;
   return {
+    request,
     where: and(
       after === undefined ? undefined : gt(column, after),
       before === undefined ? undefined : lt(column, before),
@@ -84,31 +85,39 @@ export function numberedClauses(
   };
 }
 
-/** Like `cutPage`, for a page by number. */
-export function cutNumbered<Row>(
-  rows: readonly Row[],
-  { limit, after, before, fromEnd = false }: NumberedRequest,
-): Page<Row> {
-  const beside = { key: "", id: "" };
-  return cutPage(rows, {
-    limit,
-    fromEnd,
-    after: after === undefined ? undefined : beside,
-    before: before === undefined ? undefined : beside,
-  });
+/** A page of the matching rows of a table. */
+export async function pageOf<Table extends PgTable>(
+  reader: Reader,
+  table: Table,
+  matching: SQL | undefined,
+  { request, where, orderBy }: PageClauses,
+): Promise<Page<InferSelectModel<Table>>> {
+  const rows = await reader
+    .select()
+    .from<PgTable>(table)
+    .where(and(matching, where))
+    .orderBy(...orderBy)
+    .limit(request.limit + 1);
+  return cutPage(rows as InferSelectModel<Table>[], request);
+}
+
+/** The column with the parent's id, or a condition on that. */
+type Below = PgColumn | ((parent: SQL) => SQL | undefined);
+
+function isBelow(below: Below, parent: SQL): SQL | undefined {
+  return typeof below === "function" ? below(parent) : sql`${below} = ${parent}`;
 }
 
 /**
  * The first rows of each of several parents, in one statement. It is a lateral join: each parent's rows are looked up
- * in an index, and at most `of.limit` of them are read. `of.below` is the condition on the parent's id, a UUID unless
- * `of.idType` is given.
+ * in an index, and at most `of.limit` of them are read. The parent's id is a UUID unless `of.idType` is given.
  */
 export async function rowsBelow<Table extends PgTable>(
   reader: Reader,
   table: Table,
   parents: readonly string[],
   of: {
-    readonly below: (parent: SQL) => SQL | undefined;
+    readonly below: Below;
     readonly orderBy: readonly SQL[];
     readonly limit: number;
     readonly idType?: "text";
@@ -119,7 +128,7 @@ export async function rowsBelow<Table extends PgTable>(
   const page = reader
     .select({ parent: sql<string>`parent.id`.as("parent"), ...getColumns(table) })
     .from(table as PgTable)
-    .where(of.below(sql`parent.id`))
+    .where(isBelow(of.below, sql`parent.id`))
     .orderBy(...of.orderBy)
     .limit(of.limit)
     .as("page");
@@ -133,27 +142,34 @@ export async function rowsBelow<Table extends PgTable>(
   return found;
 }
 
-/** The number of matching rows of each of several parents, in one statement. `below` is as in `rowsBelow`. */
+/** The number of matching rows of each of several parents, in one statement. */
 export async function countsBelow(
   reader: Reader,
   table: PgTable,
   parents: readonly string[],
-  below: (parent: SQL) => SQL | undefined,
+  below: Below,
 ): Promise<Map<string, number>> {
-  const parent = sql`parent.id`;
   const rows = (await reader.execute(
-    sql`select parent.id, (select count(*)::int from ${table} where ${below(parent)}) as count
+    sql`select parent.id, (select count(*)::int from ${table} where ${isBelow(below, sql`parent.id`)}) as count
       from (select distinct value::uuid as id from jsonb_array_elements_text(${JSON.stringify(parents)}::text::jsonb)) parent`,
   )) as unknown as readonly { readonly id: string; readonly count: number }[];
   return new Map(rows.map(({ id, count }) => [id, count]));
 }
 
-/** The page of each parent, from the rows of `rowsBelow`. */
-export function pagesOf<Row>(
-  rows: ReadonlyMap<string, readonly Row[]>,
-  cut: (rows: readonly Row[]) => Page<Row>,
-): Map<string, Page<Row>> {
-  return new Map([...rows].map(([parent, found]) => [parent, cut(found)]));
+/** A page of the matching rows of each of several parents, as in `rowsBelow`. */
+export async function pagesBelow<Table extends PgTable>(
+  reader: Reader,
+  table: Table,
+  parents: readonly string[],
+  { below, page }: { readonly below: Below; readonly page: PageClauses },
+): Promise<Map<string, Page<InferSelectModel<Table>>>> {
+  const { request, where, orderBy } = page;
+  const rows = await rowsBelow(reader, table, parents, {
+    below: (parent) => and(isBelow(below, parent), where),
+    orderBy,
+    limit: request.limit + 1,
+  });
+  return new Map([...rows].map(([parent, found]) => [parent, cutPage(found, request)]));
 }
 
 // ---- cursors: opaque to clients, the key and the id of a row, made here or by the database

@@ -19,14 +19,13 @@ function internalsOf(handle: Reader): DrizzleInternals {
  * Runs a statement with a constant text. Values are bound, arrays included. It is prepared if the pool prepares: then
  * it takes one round trip and is not planned again.
  */
-export async function runStatement(
+export async function runStatement<Row extends object>(
   reader: Reader,
   text: string,
   values: readonly unknown[] = [],
-): Promise<{ rows: Record<string, unknown>[] }> {
+): Promise<Row[]> {
   const { client } = internalsOf(reader).session;
-  const rows = await client.unsafe(text, values as Parameters<Sql["unsafe"]>[1], { prepare: true });
-  return { rows: [...rows] as Record<string, unknown>[] };
+  return [...(await client.unsafe<Row[]>(text, values as Parameters<Sql["unsafe"]>[1], { prepare: true }))];
 }
 
 /** SQL without values as raw text, for SQL that is used often: Drizzle otherwise makes the text again each time. */

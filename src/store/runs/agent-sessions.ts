@@ -1,5 +1,7 @@
 /** Sessions of the agent that machines boot from a ramdisk. */
 import { and, desc, eq, isNotNull, isNull, sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
+import { pick } from "../../runtime/pick.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import type { AgentIdentity, StoredJson, StoredTask, TaskIdentity } from "../records.ts";
@@ -7,53 +9,21 @@ import { agentSessions, attempts, nodeMacs, runs } from "../tables.ts";
 
 export type AgentSessionRow = typeof agentSessions.$inferSelect;
 
-/** A session, its run, and the attempt for which its task was assigned. */
-export interface AgentSessionView {
-  readonly session: AgentSessionRow;
-  readonly run: Pick<
-    typeof runs.$inferSelect,
-    | "id"
-    | "nodeName"
-    | "operationId"
-    | "state"
-    | "position"
-    | "interrupt"
-    | "interruptMode"
-    | "interruptFailure"
-    | "leftAs"
-  >;
-  /** Null if no task is assigned. */
-  readonly attempt: Pick<typeof attempts.$inferSelect, "state" | "part" | "failure"> | null;
-  /** It was closed or replaced, its run has finished, or it is too old. */
-  readonly isOver: boolean;
-  /** Seconds since its last stored contact; null: there was none. */
-  readonly silentSeconds: number | null;
-}
-
+const RUN = pick(runs, [
+  "id",
+  "nodeName",
+  "operationId",
+  "state",
+  "position",
+  "interrupt",
+  "interruptMode",
+  "interruptFailure",
+  "leftAs",
+]);
 /** A session without an end of its own is over this long after its last contact: to overwrite a disk takes days. */
 const SILENCE_MAX = sql.raw("interval '24 hours'");
 
 const IS_OVER = sql<boolean>`(${agentSessions.endedAt} is not null or ${runs.finishedAt} is not null or coalesce(${agentSessions.seenAt}, ${agentSessions.openedAt}) < now() - ${SILENCE_MAX})`;
-
-const VIEW = {
-  session: agentSessions,
-  run: {
-    id: runs.id,
-    nodeName: runs.nodeName,
-    operationId: runs.operationId,
-    state: runs.state,
-    position: runs.position,
-    interrupt: runs.interrupt,
-    interruptMode: runs.interruptMode,
-    interruptFailure: runs.interruptFailure,
-    leftAs: runs.leftAs,
-  },
-  attemptState: attempts.state,
-  attemptPart: attempts.part,
-  attemptFailure: attempts.failure,
-  isOver: IS_OVER,
-  silentSeconds: sql<number | null>`extract(epoch from now() - ${agentSessions.seenAt})::float8`,
-};
 
 const ATTEMPT_OF_TASK = and(
   eq(attempts.runId, agentSessions.runId),
@@ -61,18 +31,31 @@ const ATTEMPT_OF_TASK = and(
   eq(attempts.number, sql`(${agentSessions.task} ->> 'attempt')::int`),
 );
 
-/** A session as an agent or a machine names it. */
-export async function agentSessionById(reader: Reader, id: string): Promise<AgentSessionView | undefined> {
-  const [row] = await reader
-    .select(VIEW)
+function selectView(reader: Reader, id: string) {
+  return reader
+    .select({
+      session: agentSessions,
+      run: RUN,
+      /** Null if no task is assigned. */
+      attempt: pick(attempts, ["state", "part", "failure"]),
+      /** It was closed or replaced, its run has finished, or it is too old. */
+      isOver: IS_OVER,
+      /** Seconds since its last stored contact; null: there was none. */
+      silentSeconds: sql<number | null>`extract(epoch from now() - ${agentSessions.seenAt})::float8`,
+    })
     .from(agentSessions)
     .innerJoin(runs, eq(runs.id, agentSessions.runId))
     .leftJoin(attempts, ATTEMPT_OF_TASK)
-    .where(eq(agentSessions.id, id))
-    .limit(1);
-  if (!row) return undefined;
-  const { attemptState: state, attemptPart: part, attemptFailure: failure, ...view } = row;
-  return { ...view, attempt: state !== null && part !== null ? { state, part, failure } : null };
+    .where(eq(agentSessions.id, id));
+}
+
+/** A session, its run, and the attempt for which its task was assigned. */
+export type AgentSessionView = Awaited<ReturnType<typeof selectView>>[number];
+
+/** A session as an agent or a machine names it. */
+export async function agentSessionById(reader: Reader, id: string): Promise<AgentSessionView | undefined> {
+  const [row] = await selectView(reader, id);
+  return row;
 }
 
 /** The newest session of a run. */
@@ -85,7 +68,7 @@ export async function newestSessionOfNode(reader: Reader, nodeId: string): Promi
   return newestSession(reader, eq(agentSessions.nodeId, nodeId));
 }
 
-async function newestSession(reader: Reader, of: ReturnType<typeof eq>): Promise<AgentSessionRow | undefined> {
+async function newestSession(reader: Reader, of: SQL): Promise<AgentSessionRow | undefined> {
   const [row] = await reader
     .select()
     .from(agentSessions)
@@ -133,11 +116,8 @@ export async function closeAgentSession(tx: Tx, runId: string): Promise<void> {
   await endSessions(tx, eq(agentSessions.runId, runId));
 }
 
-async function endSessions(tx: Tx, which: ReturnType<typeof eq>): Promise<void> {
-  await tx
-    .update(agentSessions)
-    .set({ endedAt: sql`now()`, task: null })
-    .where(and(which, isNull(agentSessions.endedAt)));
+async function endSessions(tx: Tx, which: SQL): Promise<number> {
+  return changeSessions(tx, { endedAt: sql`now()`, task: null }, and(which, isNull(agentSessions.endedAt)));
 }
 
 /** Ends the sessions of finished runs, and those that are too old, with their tasks. Returns their number. */
@@ -148,30 +128,36 @@ export async function endSessionsOfEndedRuns(tx: Tx, limit: number): Promise<num
     .innerJoin(runs, eq(runs.id, agentSessions.runId))
     .where(and(isNull(agentSessions.endedAt), IS_OVER))
     .limit(limit);
-  const ended = await tx
+  return endSessions(tx, sql`${agentSessions.id} in ${stale}`);
+}
+
+/** Changes the sessions that match, and returns their number. */
+async function changeSessions(
+  tx: Tx,
+  change: { readonly [Field in keyof AgentSessionRow]?: AgentSessionRow[Field] | SQL },
+  which: SQL | undefined,
+): Promise<number> {
+  const rows = await tx
     .update(agentSessions)
-    .set({ endedAt: sql`now()`, task: null })
-    .where(and(sql`${agentSessions.id} in ${stale}`, isNull(agentSessions.endedAt)))
+    .set(change as Partial<AgentSessionRow>)
+    .where(which)
     .returning({ id: agentSessions.id });
-  return ended.length;
+  return rows.length;
+}
+
+function isOne(id: string, ...conditions: readonly SQL[]): SQL | undefined {
+  return and(eq(agentSessions.id, id), ...conditions);
 }
 
 /** Fixes the agent of a session; false if it has one. */
 export async function fixAgent(tx: Tx, id: string, instance: string, agent: AgentIdentity): Promise<boolean> {
-  const rows = await tx
-    .update(agentSessions)
-    .set({ instance, agent, contactAt: sql`now()`, seenAt: sql`now()` })
-    .where(and(eq(agentSessions.id, id), isNull(agentSessions.instance), isNull(agentSessions.endedAt)))
-    .returning({ id: agentSessions.id });
-  return rows.length > 0;
+  const isWaiting = isOne(id, isNull(agentSessions.instance), isNull(agentSessions.endedAt));
+  return (await changeSessions(tx, { instance, agent, contactAt: sql`now()`, seenAt: sql`now()` }, isWaiting)) > 0;
 }
 
 /** Notes a contact of the agent. */
 export async function noteSeen(tx: Tx, id: string, agent: AgentIdentity): Promise<void> {
-  await tx
-    .update(agentSessions)
-    .set({ agent, seenAt: sql`now()` })
-    .where(eq(agentSessions.id, id));
+  await changeSessions(tx, { agent, seenAt: sql`now()` }, isOne(id));
 }
 
 /** Counts a request of another agent, and returns the number. */
@@ -186,55 +172,35 @@ export async function countStranger(tx: Tx, id: string): Promise<number> {
 
 /** Notes that the script or the medium was fetched. A new secret replaces that of an agent that has not come yet. */
 export async function noteBoot(tx: Tx, id: string, secretHash?: string): Promise<boolean> {
-  const first = sql`coalesce(${agentSessions.scriptAt}, now())`;
-  const rows = await tx
-    .update(agentSessions)
-    .set({ scriptAt: first, ...(secretHash !== undefined && { secretHash }) })
-    .where(
-      and(
-        eq(agentSessions.id, id),
-        isNull(agentSessions.endedAt),
-        secretHash === undefined ? isNull(agentSessions.scriptAt) : isNull(agentSessions.instance),
-      ),
-    )
-    .returning({ id: agentSessions.id });
-  return rows.length > 0;
+  const scriptAt = sql`coalesce(${agentSessions.scriptAt}, now())`;
+  const isNew = isNull(secretHash === undefined ? agentSessions.scriptAt : agentSessions.instance);
+  const change = { scriptAt, ...(secretHash !== undefined && { secretHash }) };
+  return (await changeSessions(tx, change, isOne(id, isNull(agentSessions.endedAt), isNew))) > 0;
 }
 
 export async function noteKernel(tx: Tx, id: string): Promise<void> {
-  await tx
-    .update(agentSessions)
-    .set({ kernelAt: sql`now()` })
-    .where(and(eq(agentSessions.id, id), isNull(agentSessions.kernelAt), isNull(agentSessions.endedAt)));
+  const isNew = isOne(id, isNull(agentSessions.kernelAt), isNull(agentSessions.endedAt));
+  await changeSessions(tx, { kernelAt: sql`now()` }, isNew);
 }
 
 /** Notes the DHCP lease of a machine whose agent has not come yet. */
 export async function noteLease(tx: Tx, mac: string): Promise<void> {
   const node = sql`(select ${nodeMacs.nodeId} from ${nodeMacs} where ${nodeMacs.mac} = ${mac})`;
-  await tx
-    .update(agentSessions)
-    .set({ dhcpAt: sql`now()` })
-    .where(and(sql`${agentSessions.nodeId} = ${node}`, isNull(agentSessions.endedAt), isNull(agentSessions.dhcpAt)));
+  const isNew = and(isNull(agentSessions.endedAt), isNull(agentSessions.dhcpAt));
+  await changeSessions(tx, { dhcpAt: sql`now()` }, and(sql`${agentSessions.nodeId} = ${node}`, isNew));
 }
 
 /** Null ends the task. */
 export async function putTask(tx: Tx, id: string, task: StoredTask | null, lastTask?: TaskIdentity): Promise<void> {
-  await tx
-    .update(agentSessions)
-    .set({ task, ...(lastTask && { lastTask }) })
-    .where(eq(agentSessions.id, id));
+  await changeSessions(tx, { task, ...(lastTask && { lastTask }) }, isOne(id));
 }
 
 export async function putHomeHash(tx: Tx, id: string, homeHash: string): Promise<void> {
-  await tx.update(agentSessions).set({ homeHash }).where(eq(agentSessions.id, id));
+  await changeSessions(tx, { homeHash }, isOne(id));
 }
 
 /** Stores the report of the installed system; false if there is one. */
 export async function putHome(tx: Tx, id: string, home: StoredJson): Promise<boolean> {
-  const rows = await tx
-    .update(agentSessions)
-    .set({ home, homeAt: sql`now()` })
-    .where(and(eq(agentSessions.id, id), isNull(agentSessions.homeAt), isNotNull(agentSessions.homeHash)))
-    .returning({ id: agentSessions.id });
-  return rows.length > 0;
+  const isExpected = isOne(id, isNull(agentSessions.homeAt), isNotNull(agentSessions.homeHash));
+  return (await changeSessions(tx, { home, homeAt: sql`now()` }, isExpected)) > 0;
 }

@@ -1,11 +1,10 @@
 /** Attempts at the steps of runs, with progress and result. */
 import { and, asc, desc, eq, isNull, lte, sql } from "drizzle-orm";
-import type { SQL } from "drizzle-orm";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import { runStatement } from "../postgres/statements.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { bulkUpdate, bulkInsert, rowsText } from "../postgres/bulk.ts";
-import type { Failure, StoredJson } from "../records.ts";
+import type { StoredJson } from "../records.ts";
 import { attempts, runs } from "../tables.ts";
 
 export type AttemptRow = typeof attempts.$inferSelect;
@@ -93,23 +92,13 @@ export async function changeClaimedAttempts(
 export async function updateAttempt(
   tx: Tx,
   { runId, step, number }: AttemptRow,
-  change: {
-    readonly state?: AttemptRow["state"];
-    readonly memo?: StoredJson;
-    readonly output?: StoredJson;
-    readonly failure?: Failure;
-    readonly callback?: StoredJson;
-    readonly part?: AttemptRow["part"];
-    readonly progressPercent?: number;
-    readonly progressMessage?: string | null;
-    readonly ended?: true;
-  },
+  change: ClaimedAttemptChange & { readonly ended?: true },
 ): Promise<void> {
   const { ended, ...fields } = change;
   await tx
     .update(attempts)
     .set({ ...fields, ...(ended && { finishedAt: sql`now()` }) })
-    .where(attemptIs(runId, step, number));
+    .where(and(eq(attempts.runId, runId), eq(attempts.step, step), eq(attempts.number, number)));
 }
 
 /** Ends the unfinished attempts of runs. */
@@ -119,10 +108,6 @@ export async function abortAttempts(tx: Tx, runIds: readonly string[]): Promise<
     .update(attempts)
     .set({ state: "ABORTED", finishedAt: sql`now()` })
     .where(and(inArrayParam(attempts.runId, runIds), isNull(attempts.finishedAt)));
-}
-
-function attemptIs(runId: string, step: number, number: number): SQL | undefined {
-  return and(eq(attempts.runId, runId), eq(attempts.step, step), eq(attempts.number, number));
 }
 
 /** An attempt, and whether its deadline has passed by the database's clock. */
@@ -188,10 +173,6 @@ export async function succeededSteps(reader: Reader, runIds: readonly string[]):
     .select({ runId: attempts.runId, step: attempts.step })
     .from(attempts)
     .where(and(inArrayParam(attempts.runId, runIds), eq(attempts.state, "SUCCEEDED")));
-  const found = new Map<string, Set<number>>();
-  for (const { runId, step } of rows) {
-    const steps = found.get(runId) ?? new Set<number>();
-    found.set(runId, steps.add(step));
-  }
-  return found;
+  const found = Map.groupBy(rows, ({ runId }) => runId);
+  return new Map([...found].map(([runId, steps]) => [runId, new Set(steps.map(({ step }) => step))]));
 }

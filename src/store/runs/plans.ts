@@ -1,11 +1,12 @@
 /** Plans by their hash. Each is stored once for all its runs. */
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
+import { slicesOf } from "../postgres/bulk.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import type { Plan } from "../records.ts";
 import { plans } from "../tables.ts";
 
-const ROWS_A_STATEMENT = 500;
+const PLANS_A_STATEMENT = 500;
 
 /** Stores new plans and returns the hashes of all, in order. `isStored`: whether a plan is known to be stored. */
 export async function storePlans(
@@ -20,12 +21,7 @@ export async function storePlans(
     .filter(([hash]) => !isStored(hash))
     .toSorted(([a], [b]) => (a < b ? -1 : 1))
     .map(([hash, plan]) => ({ hash, plan }));
-  for (let from = 0; from < rows.length; from += ROWS_A_STATEMENT) {
-    await tx
-      .insert(plans)
-      .values(rows.slice(from, from + ROWS_A_STATEMENT))
-      .onConflictDoNothing();
-  }
+  for (const slice of slicesOf(rows, PLANS_A_STATEMENT)) await tx.insert(plans).values(slice).onConflictDoNothing();
   return wanted.map((plan) => known.get(plan) ?? "");
 }
 

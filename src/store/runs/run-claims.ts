@@ -33,7 +33,7 @@ export async function claimDueRuns(
   reader: Reader,
   { limit, priorityMin = PRIORITY.new }: { readonly limit: number; readonly priorityMin?: number },
 ): Promise<Claim[]> {
-  const { rows } = await runStatement(
+  return runStatement<Claim>(
     reader,
     `with due as materialized (
        select one.id from unnest($1::int[]) as wanted(priority) cross join lateral (
@@ -46,7 +46,6 @@ export async function claimDueRuns(
      returning runs.id, runs.fence`,
     [HIGHEST_FIRST.filter((priority) => priority >= priorityMin), limit],
   );
-  return rows.map(claimOf);
 }
 
 /**
@@ -75,7 +74,7 @@ export async function reviveLostRuns(
 
 /** Renews the leases of claims, and returns those that are still held. Skips locked runs: their writers renew them. */
 export async function renewLeases(reader: Reader, claims: readonly Claim[]): Promise<Claim[]> {
-  const { rows } = await runStatement(
+  return runStatement<Claim>(
     reader,
     `update runs set lease_until = now() + ${LEASE} where id in (
        select r.id from runs r join ${GIVEN} on r.id = given.id and r.fence = given.fence
@@ -84,7 +83,6 @@ export async function renewLeases(reader: Reader, claims: readonly Claim[]): Pro
      returning id, fence`,
     valuesOf(claims),
   );
-  return rows.map(claimOf);
 }
 
 /**
@@ -135,7 +133,7 @@ export async function reclaimWork(reader: Reader): Promise<void> {
 
 /** Whether runs have been due, or their leases expired, for this time, while no replica renews a lease. */
 export async function isWorkUnattended(reader: Reader, seconds: number): Promise<boolean> {
-  const { rows } = await runStatement(
+  const [row] = await runStatement<{ unattended: boolean }>(
     reader,
     `select (
          exists (select from runs where due_at < now() - make_interval(secs => $1))
@@ -146,15 +144,11 @@ export async function isWorkUnattended(reader: Reader, seconds: number): Promise
        ) as unattended`,
     [seconds],
   );
-  return rows[0]?.["unattended"] === true;
+  return row?.unattended === true;
 }
 
 const GIVEN = "unnest($1::uuid[], $2::int[]) as given(id, fence)";
 
 function valuesOf(claims: readonly Claim[]): readonly unknown[] {
   return [claims.map(({ id }) => id), claims.map(({ fence }) => fence)];
-}
-
-function claimOf(row: Record<string, unknown>): Claim {
-  return { id: String(row["id"]), fence: Number(row["fence"]) };
 }

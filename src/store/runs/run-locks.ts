@@ -1,34 +1,45 @@
 /** Locks runs: for the worker that changes them, and for requests that interrupt or undo work. */
 import { and, asc, eq, isNull, ne, sql } from "drizzle-orm";
-import type { OperationState, Interrupt } from "../../lifecycle/operation-states.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Tx } from "../postgres/database.ts";
-import type { NodeRow } from "../nodes/node-fields.ts";
 import type { RunRow } from "./runs.ts";
 import { nodes, operations, runs, site } from "../tables.ts";
 
 /** A locked run, with the fields of its operation and its node that a worker needs. */
-export type LockedRun = RunRow & {
-  readonly operationInterrupt: Interrupt | null;
-  readonly operationInterruptBy: string | null;
-  readonly operationInterruptReason: string | null;
-  readonly operationState: OperationState;
-  readonly operationActor: string;
-  readonly operationReason: string | null;
-  readonly operationImageId: string | null;
-  /** Null: the operation has no user data. */
-  readonly operationUserDataBytes: number | null;
-  /** Null: the node is not in maintenance. Read without the node's lock. */
-  readonly maintenanceSince: Date | null;
-  /** Read like `maintenanceSince`. */
-  readonly identityConflict: NodeRow["identityConflict"];
-  /** True if the site has capacity limits. */
-  readonly isLimited: boolean;
-  /** True if a replica may claim it, by the database's clock. */
-  readonly isDue: boolean;
-  /** Start of the transaction, by the database's clock. */
-  readonly lockedAt: Date;
-};
+export type LockedRun = RunRow & Omit<LockedRow, "run" | "lockedAt"> & { readonly lockedAt: Date };
+type LockedRow = Awaited<ReturnType<typeof selectLocked>>[number];
+
+function selectLocked(tx: Tx, ids: readonly string[], skipLocked: boolean) {
+  return tx
+    .select({
+      run: runs,
+      operationInterrupt: operations.interrupt,
+      operationInterruptBy: operations.interruptBy,
+      operationInterruptReason: operations.interruptReason,
+      operationState: operations.state,
+      operationActor: operations.actor,
+      operationReason: operations.reason,
+      operationImageId: operations.imageId,
+      /** Null: the operation has no user data. */
+      operationUserDataBytes: operations.userDataBytes,
+      /** Null: the node is not in maintenance. Read without the node's lock. */
+      maintenanceSince: nodes.maintenanceSince,
+      /** Read like `maintenanceSince`. */
+      identityConflict: nodes.identityConflict,
+      /** Start of the transaction, by the database's clock. */
+      lockedAt: sql<number>`(extract(epoch from now()) * 1000)::float8`,
+      /** True if a replica may claim it, by the database's clock. */
+      isDue: sql<boolean>`coalesce(${runs.dueAt} <= now(), false)`,
+      /** True if the site has capacity limits. */
+      isLimited: sql<boolean>`exists (select from ${site} where ${site.policy} ?| array['phaseLimits', 'controllerLimit'])`,
+    })
+    .from(runs)
+    .innerJoin(operations, eq(operations.id, runs.operationId))
+    .leftJoin(nodes, eq(nodes.id, runs.nodeId))
+    .where(inArrayParam(runs.id, ids))
+    .orderBy(asc(runs.nodeId))
+    .for("no key update", skipLocked ? { of: runs, skipLocked } : { of: runs });
+}
 
 export async function lockRun(tx: Tx, id: string): Promise<LockedRun | undefined> {
   return (await lockRuns(tx, [id])).get(id);
@@ -40,29 +51,7 @@ export async function lockRuns(
   ids: readonly string[],
   { skipLocked = false }: { readonly skipLocked?: boolean } = {},
 ): Promise<Map<string, LockedRun>> {
-  const rows = await tx
-    .select({
-      run: runs,
-      operationInterrupt: operations.interrupt,
-      operationInterruptBy: operations.interruptBy,
-      operationInterruptReason: operations.interruptReason,
-      operationState: operations.state,
-      operationActor: operations.actor,
-      operationReason: operations.reason,
-      operationImageId: operations.imageId,
-      operationUserDataBytes: operations.userDataBytes,
-      maintenanceSince: nodes.maintenanceSince,
-      identityConflict: nodes.identityConflict,
-      lockedAt: sql<number>`(extract(epoch from now()) * 1000)::float8`,
-      isDue: sql<boolean>`coalesce(${runs.dueAt} <= now(), false)`,
-      isLimited: sql<boolean>`exists (select from ${site} where ${site.policy} ?| array['phaseLimits', 'controllerLimit'])`,
-    })
-    .from(runs)
-    .innerJoin(operations, eq(operations.id, runs.operationId))
-    .leftJoin(nodes, eq(nodes.id, runs.nodeId))
-    .where(inArrayParam(runs.id, ids))
-    .orderBy(asc(runs.nodeId))
-    .for("no key update", skipLocked ? { of: runs, skipLocked } : { of: runs });
+  const rows = await selectLocked(tx, ids, skipLocked);
   return new Map(
     rows.map(({ run, lockedAt, ...row }) => [run.id, { ...run, ...row, lockedAt: new Date(Math.round(lockedAt)) }]),
   );
@@ -77,12 +66,7 @@ export async function lockUnfinishedRuns(
   of: { readonly nodeIds: readonly string[] } | { readonly operationId: string },
   { skipLocked = false }: { readonly skipLocked?: boolean } = {},
 ): Promise<RunRow[]> {
-  const which =
-    "nodeIds" in of
-      ? of.nodeIds.length === 0
-        ? sql`false`
-        : inArrayParam(runs.nodeId, of.nodeIds)
-      : eq(runs.operationId, of.operationId);
+  const which = "nodeIds" in of ? inArrayParam(runs.nodeId, of.nodeIds) : eq(runs.operationId, of.operationId);
   return tx
     .select()
     .from(runs)

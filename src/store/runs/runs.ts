@@ -5,11 +5,11 @@
 import { and, asc, eq, gt, isNull, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { FinalRunState, RunState, Interrupt } from "../../lifecycle/operation-states.ts";
-import { inArrayParam } from "../postgres/array-parameter.ts";
+import { inArrayParam, rowsBy } from "../postgres/array-parameter.ts";
 import { runStatement } from "../postgres/statements.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { bulkUpdate, rowsText } from "../postgres/bulk.ts";
-import { countsBelow, cutNumbered, numberedClauses, pagesOf, rowsBelow } from "../postgres/pagination.ts";
+import { countsBelow, numberedClauses, pagesBelow } from "../postgres/pagination.ts";
 import type { NumberedRequest, Page } from "../postgres/pagination.ts";
 import { LEASE } from "./run-claims.ts";
 import { operations, runs } from "../tables.ts";
@@ -124,9 +124,7 @@ export async function finishRuns(
   });
 }
 
-export async function runsByIds(reader: Reader, ids: readonly string[]): Promise<RunRow[]> {
-  return ids.length === 0 ? [] : reader.select().from(runs).where(inArrayParam(runs.id, ids));
-}
+export const runsByIds = rowsBy(runs, runs.id);
 
 /** The runs of one operation, or of one node. */
 export type RunsOf = { readonly operationId: string } | { readonly nodeId: string };
@@ -239,13 +237,8 @@ export async function runsPages(
   operationIds: readonly string[],
   request: OperationRuns,
 ): Promise<Map<string, Page<RunRow>>> {
-  const { where, orderBy } = numberedClauses(request, runs.ordinal);
-  const rows = await rowsBelow(reader, runs, operationIds, {
-    below: (operation) => and(belowOperation(request)(operation), where),
-    orderBy,
-    limit: request.limit + 1,
-  });
-  return pagesOf(rows, (found) => cutNumbered(found, request));
+  const page = numberedClauses(request, runs.ordinal);
+  return pagesBelow(reader, runs, operationIds, { below: belowOperation(request), page });
 }
 
 /** Nodes of each operation's clean-up runs. */

@@ -1,6 +1,6 @@
 /** Slots of the capacity limits of phases and controllers: how many are taken, and which runs wait for one. */
 import { and, asc, isNull, sql } from "drizzle-orm";
-import { inArrayParam } from "../postgres/array-parameter.ts";
+import { inArrayParam, textArray } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { rowsBelow } from "../postgres/pagination.ts";
 import type { RunRow } from "./runs.ts";
@@ -67,18 +67,11 @@ export async function waitingRuns(
   tx: Tx,
   { except, most, limit }: { readonly except: readonly string[]; readonly most: number; readonly limit: number },
 ): Promise<string[]> {
-  const others =
-    except.length === 0
-      ? sql`true`
-      : sql`r.wait_for not in (${sql.join(
-          except.map((one) => sql`${one}`),
-          sql`, `,
-        )})`;
   const rows = await tx.execute<{ id: string }>(sql`
     select id from (
       select r.id, r.waiting_since, r.ordinal, row_number() over (partition by r.wait_for order by r.waiting_since, r.ordinal, r.id) as rank
       from runs r join operations o on o.id = r.operation_id
-      where r.wait_for is not null and ${others} and r.finished_at is null and (r.state <> 'QUEUED' or r.purpose = 'CLEAN_UP' or (o.interrupt is null and o.wave_state is distinct from 'HALTED'))
+      where r.wait_for is not null and r.wait_for <> all(${textArray(except)}::text[]) and r.finished_at is null and (r.state <> 'QUEUED' or r.purpose = 'CLEAN_UP' or (o.interrupt is null and o.wave_state is distinct from 'HALTED'))
     ) waiting where rank <= ${most} order by waiting_since, ordinal, id limit ${limit}`);
   return [...rows].map(({ id }) => id);
 }

@@ -3,7 +3,7 @@ import { and, asc, desc, eq, gt, sql } from "drizzle-orm";
 import { runStatement } from "../postgres/statements.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { bulkInsert, rowsText } from "../postgres/bulk.ts";
-import { countsBelow, cutNumbered, numberedClauses, pagesOf, rowsBelow } from "../postgres/pagination.ts";
+import { countsBelow, numberedClauses, pagesBelow } from "../postgres/pagination.ts";
 import type { NumberedRequest, Page } from "../postgres/pagination.ts";
 import { stepLog } from "../tables.ts";
 
@@ -74,14 +74,7 @@ export async function logTails(
   const wanted = JSON.stringify(
     steps.map(({ runId, step, tail }, ordinal) => ({ ordinal, run_id: runId, step, tail })),
   );
-  const rows = await reader.execute<{
-    ordinal: number;
-    sequence: number;
-    attempt: number;
-    at: string;
-    text: string;
-    dropped: number | null;
-  }>(sql`
+  const rows = await reader.execute<Omit<StepLogRow, "runId" | "step" | "at"> & { ordinal: number; at: string }>(sql`
     select wanted.ordinal, line.sequence, line.attempt, line.at::text as at, line.text, line.dropped
     from jsonb_to_recordset(${wanted}::text::jsonb) as wanted(ordinal int, run_id uuid, step int, tail int)
     cross join lateral (
@@ -89,13 +82,18 @@ export async function logTails(
       where l.run_id = wanted.run_id and l.step = wanted.step order by l.sequence desc limit wanted.tail
     ) line
     order by wanted.ordinal, line.sequence`);
-  const tails = steps.map((): StepLogRow[] => []);
-  for (const { ordinal, sequence, attempt, at, text, dropped } of rows) {
-    const step = steps[ordinal];
-    if (step)
-      tails[ordinal]?.push({ runId: step.runId, step: step.step, sequence, attempt, at: new Date(at), text, dropped });
-  }
-  return tails;
+  const tails = Map.groupBy(rows, ({ ordinal }) => ordinal);
+  return steps.map(({ runId, step }, index) =>
+    (tails.get(index) ?? []).map(({ sequence, attempt, at, text, dropped }) => ({
+      runId,
+      step,
+      sequence,
+      attempt,
+      at: new Date(at),
+      text,
+      dropped,
+    })),
+  );
 }
 
 /** A page of each run's log. */
@@ -104,17 +102,12 @@ export async function logPages(
   runIds: readonly string[],
   request: NumberedRequest,
 ): Promise<Map<string, Page<StepLogRow>>> {
-  const { where, orderBy } = numberedClauses(request, stepLog.sequence);
-  const rows = await rowsBelow(reader, stepLog, runIds, {
-    below: (run) => and(sql`${stepLog.runId} = ${run}`, where),
-    orderBy,
-    limit: request.limit + 1,
-  });
-  return pagesOf(rows, (found) => cutNumbered(found, request));
+  const page = numberedClauses(request, stepLog.sequence);
+  return pagesBelow(reader, stepLog, runIds, { below: stepLog.runId, page });
 }
 
 export async function lineCounts(reader: Reader, runIds: readonly string[]): Promise<Map<string, number>> {
-  return countsBelow(reader, stepLog, runIds, (run) => sql`${stepLog.runId} = ${run}`);
+  return countsBelow(reader, stepLog, runIds, stepLog.runId);
 }
 
 /** Lines of a run after one of them, oldest first. */

@@ -230,7 +230,7 @@ async function answers({ api }: Lab, uuid: string): Promise<string> {
 
 /** The plan of a deployment; nothing is started. */
 async function planOf({ api }: Lab, name: string, userData: string): Promise<string> {
-  const input = { kind: "DEPLOY", nodes: { names: [name] }, image: { name: "good" }, userData };
+  const input = { deployNodes: { nodes: { names: [name] }, image: { name: "good" }, userData } };
   const text = `query ($input: PlanInput!) {
     plan(input: $input) { planHash errors { message } results { ref errors { message } steps { name args } variables { __typename } } }
   }`;

@@ -19,9 +19,8 @@ import { limitOn, slotsOf } from "../../scheduling/capacity-limits.ts";
 import { ENGINE } from "../../scheduling/start-runs.ts";
 import { RELEASE, changeNode, enterLegs, leaveLeg, moveNode, resume } from "../claim/claimed-run.ts";
 import type { ClaimedRun, EnterStep, Release, RunContext, RunDirective, StepContext } from "../claim/claimed-run.ts";
-import { beginAbort, failRun, finishRun } from "./end-run.ts";
+import { beginAbort, endCleanUpFault, failRun, finishRun } from "./end-run.ts";
 import type { Ledger } from "../commit/ledger.ts";
-import { faultEnd } from "../../../store/nodes/node-faults.ts";
 
 /** Continues the run at a position, where no step is running. */
 export async function passBoundary(context: RunContext, position: number): Promise<RunDirective> {
@@ -73,7 +72,7 @@ function completeRun(context: RunContext, position: number): Release {
     );
   }
   if (plan.finish.length === 0 && isSettledInPlace(claimed)) changeNode(context, { lastError: null });
-  if (claimed.run.purpose === "CLEAN_UP") endFault(context);
+  if (claimed.run.purpose === "CLEAN_UP") endCleanUpFault(context);
   ledger.changeRun({ position, leg: claimed.leg });
   return finishRun(context, "SUCCEEDED");
 }
@@ -87,12 +86,7 @@ function endFaultAfterLeg(context: RunContext, nextLeg: number): void {
   const { leg, plan } = context.claimed;
   const phase = plan.legs[leg]?.phase;
   const hasRun = leg < nextLeg && plan.steps.some((step) => step.leg === leg && !step.kept);
-  if (hasRun && (phase === "verify" || phase === "clean") && !plan.bestEffort) endFault(context);
-}
-
-function endFault(context: RunContext): void {
-  const change = faultEnd(context.claimed.node, "CLEAN_UP_FAILED");
-  if (Object.keys(change).length > 0) changeNode(context, change);
+  if (hasRun && (phase === "verify" || phase === "clean") && !plan.bestEffort) endCleanUpFault(context);
 }
 
 /** Work in place settles the error of earlier work in place, such as a failed change of power, and no other. */

@@ -114,14 +114,17 @@ const LEFT_ALONE =
 
 /** Begins the fault of a clean-up that failed, or ends it after one that succeeded (null). */
 function noteCleanUp(context: RunContext, problem: string | null): void {
-  if (problem !== null) return beginFault(context, "CLEAN_UP_FAILED", sentence(problem));
-  const change = faultEnd(context.claimed.node, "CLEAN_UP_FAILED");
-  if (Object.keys(change).length > 0) changeNode(context, change);
+  if (problem !== null) beginFault(context, "CLEAN_UP_FAILED", sentence(problem));
+  else endCleanUpFault(context);
+}
+
+/** Ends the fault of a clean-up that failed, if the node has it. */
+export function endCleanUpFault(context: RunContext): void {
+  changeNode(context, faultEnd(context.claimed.node, "CLEAN_UP_FAILED"));
 }
 
 function beginFault(context: RunContext, kind: NodeFault, message: string): void {
-  const change = faultChange(context.claimed.node, kind, message);
-  if (Object.keys(change).length > 0) changeNode(context, change);
+  changeNode(context, faultChange(context.claimed.node, kind, message));
 }
 
 /** The failure that ends the run. */

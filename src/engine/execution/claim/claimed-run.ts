@@ -160,8 +160,7 @@ export function enterLegs(context: RunContext, leg: number): void {
     claimed.leg += 1;
     const enter = claimed.plan.legs[claimed.leg]?.enter ?? [];
     // Only work that a person has forced gets here with this fault.
-    const fault = changesMachine(claimed.plan, claimed.leg) ? faultEnd(claimed.node, "MACHINE_BUSY") : {};
-    if (Object.keys(fault).length > 0) changeNode(context, fault);
+    if (changesMachine(claimed.plan, claimed.leg)) changeNode(context, faultEnd(claimed.node, "MACHINE_BUSY"));
     const next = enter.findIndex((event) => edge(claimed.node.state, event));
     for (const event of enter.slice(next)) moveNode(context, event, why, stageOnEntering(claimed.plan, claimed.leg));
   }
@@ -243,8 +242,9 @@ export function moveNode(
   claimed.node = { ...node, ...change, state: ledger.moveNode(node.state, event, transition, change) };
 }
 
-/** Changes the node without moving it. */
+/** Changes the node without moving it. An empty change leaves it as it is, with its revision. */
 export function changeNode({ ledger, claimed }: RunContext, change: Omit<ClaimedNodeChange, "state">): void {
+  if (Object.keys(change).length === 0) return;
   ledger.changeNode(claimed.node.state, change);
   claimed.node = { ...claimed.node, ...change };
 }

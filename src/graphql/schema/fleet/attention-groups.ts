@@ -4,9 +4,10 @@ import type { Proposal } from "../../../lifecycle/attention.ts";
 import { NODE_STATES } from "../../../lifecycle/node-states.ts";
 import type { AttentionGroup } from "../../../store/nodes/attention.ts";
 import type { OperationRow } from "../../../store/operations/operations.ts";
+import { existing } from "../../base/batching.ts";
 import { builder, enumValues } from "../../base/builder.ts";
 import type { FieldArgs } from "../../base/builder.ts";
-import { badInput } from "../../base/connection.ts";
+import { sizeWithin } from "../../base/connection.ts";
 import type { Context } from "../../base/context.ts";
 import { ErrorCodeEnum, NodeStateEnum } from "../../base/enums.ts";
 import { globalId } from "../../base/ids.ts";
@@ -39,9 +40,7 @@ interface GroupLimits {
 }
 
 export function groupLimits({ first, nodesMax }: GroupLimits): GroupLimits {
-  if (first < 1 || first > GROUPS_MAX) throw badInput(`\`first\` is ${first}; use 1 to ${GROUPS_MAX}.`);
-  if (nodesMax < 1 || nodesMax > NODES_MAX) throw badInput(`\`nodesMax\` is ${nodesMax}; use 1 to ${NODES_MAX}.`);
-  return { first, nodesMax };
+  return { first: sizeWithin(GROUPS_MAX, "first", first), nodesMax: sizeWithin(NODES_MAX, "nodesMax", nodesMax) };
 }
 
 export const AttentionKindEnum = builder.enumType("AttentionKind", {
@@ -199,10 +198,7 @@ export const AttentionGroupRef = builder.objectRef<ShownGroup>("AttentionGroup")
       type: [NodeRef],
       description:
         "The nodes that have needed a person longest, as many as `nodesMax` allows; first those in `openCount`.",
-      resolve: async ({ nodeIds }, _args, { load }) => {
-        const found = await Promise.all(nodeIds.map((id) => load.node.load(id)));
-        return found.filter((node) => node !== null);
-      },
+      resolve: ({ nodeIds }, _args, { load }) => existing(load.node, nodeIds),
     }),
     operation: t.field({
       type: OperationRef,

@@ -3,7 +3,7 @@ import { limitsOf } from "../../../engine/views.ts";
 import { runsWaitingForEach, takenSlots, waitingCounts } from "../../../store/runs/slots.ts";
 import { readSite } from "../../../store/site.ts";
 import { builder, needs } from "../../base/builder.ts";
-import { badInput } from "../../base/connection.ts";
+import { sizeWithin } from "../../base/connection.ts";
 import { PhaseEnum } from "../../base/enums.ts";
 import { RunRef } from "../../base/refs.ts";
 
@@ -48,10 +48,8 @@ const CapacityLimitRef = builder.objectRef<Limit>("CapacityLimit").implement({
       args: {
         first: t.arg.int({ required: true, defaultValue: 10, description: `Number of runs, 1 to ${NEXT_MAX}.` }),
       },
-      resolve: ({ key }, { first }, { load }) => {
-        if (first < 1 || first > NEXT_MAX) throw badInput(`\`first\` is ${first}; use 1 to ${NEXT_MAX}.`);
-        return load.below(runsWaitingForEach, key, { first }, []);
-      },
+      resolve: ({ key }, { first }, { load }) =>
+        load.below(runsWaitingForEach, key, { first: sizeWithin(NEXT_MAX, "first", first) }, []),
     }),
   }),
 });

@@ -3,12 +3,6 @@ import type { ClusterFilter } from "../../../store/nodes/cluster-filter.ts";
 import { builder } from "../../base/builder.ts";
 import { keyOf, uuidOrNone } from "../../base/ids.ts";
 import { nameFilter, StringFilterInput } from "../selectors.ts";
-import type { NameFilterShape } from "../selectors.ts";
-
-export interface ClusterFilterShape {
-  ids?: string[] | null | undefined;
-  name?: NameFilterShape | null | undefined;
-}
 
 export const ClusterFilterInput = builder.inputType("ClusterFilter", {
   description:
@@ -19,7 +13,9 @@ export const ClusterFilterInput = builder.inputType("ClusterFilter", {
   }),
 });
 
-export function clusterFilter(filter: ClusterFilterShape | null | undefined): ClusterFilter | undefined {
+export function clusterFilter(
+  filter: typeof ClusterFilterInput.$inferInput | null | undefined,
+): ClusterFilter | undefined {
   return filter
     ? {
         ids: filter.ids?.map((id) => uuidOrNone(keyOf("Cluster", id))),

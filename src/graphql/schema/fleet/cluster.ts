@@ -5,15 +5,15 @@ import { CLUSTER_FIELDS } from "../../../store/nodes/node-fields.ts";
 import { operationCountsOfClusters, operationsOfClusters } from "../../../store/operations/operation-lists.ts";
 import type { NodeState } from "../../../lifecycle/node-states.ts";
 import { builder, given, needs } from "../../base/builder.ts";
+import { addMutation } from "../../base/mutation.ts";
 import { connectionOf, connectionType, EMPTY_PAGE, pageArgs, pageRequest } from "../../base/connection.ts";
-import { callerOf } from "../../base/context.ts";
 import { ClusterStateEnum, NodeStateEnum } from "../../base/enums.ts";
 import { isUuid } from "../../../runtime/uuid.ts";
 import { listPlan } from "../../execution/json-list-rewrite.ts";
 import { clusterFilter, ClusterFilterInput } from "./cluster-filter.ts";
 import { NODES_AS_TEXT, NodeConnection, nodeList, nodeListArgs } from "../nodes/node-list.ts";
 import { OperationConnection } from "../work/operation.ts";
-import { payloadName, refusalFields } from "../../base/payload.ts";
+import { payloadType, refusalFields } from "../../base/payload.ts";
 import { ClusterRef } from "../../base/refs.ts";
 import { ClusterRefInput, NodeSelectorInput, clusterChoice, nodeSelector } from "../selectors.ts";
 
@@ -126,103 +126,87 @@ builder.queryField("clusters", (t) =>
 
 // ---- mutations
 
-const CreateClusterInput = builder.inputType("CreateClusterInput", {
-  description: "Name, settings and first nodes of a new cluster.",
-  fields: (t) => ({
-    name: t.string({ required: true, description: "Unique name of the cluster." }),
-    variables: t.field({ type: "JSON", description: "Settings of the cluster: a JSON object." }),
-    nodes: t.field({
-      type: NodeSelectorInput,
-      description: "Nodes to add at once; none of them may belong to another cluster.",
-    }),
-  }),
-});
-
-const UpdateClusterInput = builder.inputType("UpdateClusterInput", {
-  description:
-    "Changes to a cluster. Omitted fields stay as they are. Refused with CLUSTER_LOCKED while the cluster is DEPLOYING or STOPPING.",
-  fields: (t) => ({
-    cluster: t.field({ type: ClusterRefInput, required: true, description: "Reference to it by ID or name." }),
-    ifRevision: t.int({ description: "Refuse the request if the cluster has another revision." }),
-    name: t.string({ description: "New unique name." }),
-    variables: t.field({
-      type: "JSON",
-      description:
-        "Settings to merge into the present ones: a given key replaces the present value, null removes the key.",
-    }),
-    add: t.field({ type: NodeSelectorInput, description: "Nodes to add." }),
-    remove: t.field({ type: NodeSelectorInput, description: "Nodes to remove from the cluster; done before `add`." }),
-  }),
-});
-
-const DeleteClusterInput = builder.inputType("DeleteClusterInput", {
-  description: "Cluster to delete, with an optional revision check. Its nodes are kept.",
-  fields: (t) => ({
-    cluster: t.field({ type: ClusterRefInput, required: true, description: "Reference to it by ID or name." }),
-    ifRevision: t.int({ description: "Refuse the request if the cluster has another revision." }),
-  }),
-});
-
 /** The payload of a mutation after which the cluster exists. */
 function clusterPayload(mutation: string) {
-  return builder.objectRef<ClusterEdited>(payloadName(mutation)).implement({
-    description: `Answer to ${mutation}.`,
-    fields: (t) => ({
-      cluster: t.field({
-        type: ClusterRef,
-        nullable: true,
-        description: "The cluster after the change; null if the request was refused.",
-        resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)),
-      }),
-      ...refusalFields(t, "Reasons why the request was refused; empty if it succeeded."),
+  return payloadType<ClusterEdited>(mutation, (t) => ({
+    cluster: t.field({
+      type: ClusterRef,
+      nullable: true,
+      description: "The cluster after the change; null if the request was refused.",
+      resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)),
     }),
-  });
+    ...refusalFields(t, "Reasons why the request was refused; empty if it succeeded."),
+  }));
 }
 
-const DeleteClusterPayloadRef = builder.objectRef<ClusterEdited>("DeleteClusterPayload").implement({
-  description: "Answer to deleteCluster.",
-  fields: (t) => refusalFields(t, "Reasons why the request was refused; empty if the cluster was deleted."),
+addMutation("createCluster", {
+  scope: "MANAGE",
+  description: "Create a cluster: a name and settings for a set of nodes.",
+  input: builder.inputType("CreateClusterInput", {
+    description: "Name, settings and first nodes of a new cluster.",
+    fields: (t) => ({
+      name: t.string({ required: true, description: "Unique name of the cluster." }),
+      variables: t.field({ type: "JSON", description: "Settings of the cluster: a JSON object." }),
+      nodes: t.field({
+        type: NodeSelectorInput,
+        description: "Nodes to add at once; none of them may belong to another cluster.",
+      }),
+    }),
+  }),
+  argument: "Reference to it by ID or name.",
+  payload: clusterPayload("createCluster"),
+  run: (input, engine, caller) =>
+    engine.createCluster(caller, {
+      name: input.name,
+      variables: given(input.variables),
+      nodes: input.nodes ? nodeSelector(input.nodes) : undefined,
+    }),
 });
 
-builder.mutationField("createCluster", (t) =>
-  t.field({
-    type: clusterPayload("createCluster"),
-    ...needs("MANAGE"),
-    description: "Create a cluster: a name and settings for a set of nodes.",
-    args: { input: t.arg({ type: CreateClusterInput, required: true, description: "Reference to it by ID or name." }) },
-    resolve: (_root, { input }, context) =>
-      context.services.engine.createCluster(callerOf(context), {
-        name: input.name,
-        variables: given(input.variables),
-        nodes: input.nodes ? nodeSelector(input.nodes) : undefined,
+addMutation("updateCluster", {
+  scope: "MANAGE",
+  description: "Rename a cluster, change its settings, add nodes or remove nodes.",
+  input: builder.inputType("UpdateClusterInput", {
+    description:
+      "Changes to a cluster. Omitted fields stay as they are. Refused with CLUSTER_LOCKED while the cluster is DEPLOYING or STOPPING.",
+    fields: (t) => ({
+      cluster: t.field({ type: ClusterRefInput, required: true, description: "Reference to it by ID or name." }),
+      ifRevision: t.int({ description: "Refuse the request if the cluster has another revision." }),
+      name: t.string({ description: "New unique name." }),
+      variables: t.field({
+        type: "JSON",
+        description:
+          "Settings to merge into the present ones: a given key replaces the present value, null removes the key.",
       }),
+      add: t.field({ type: NodeSelectorInput, description: "Nodes to add." }),
+      remove: t.field({ type: NodeSelectorInput, description: "Nodes to remove from the cluster; done before `add`." }),
+    }),
   }),
-);
+  argument: "Changes to make.",
+  payload: clusterPayload("updateCluster"),
+  run: (input, engine, caller) =>
+    engine.updateCluster(caller, clusterChoice(input.cluster), {
+      ifRevision: given(input.ifRevision),
+      name: given(input.name),
+      variables: given(input.variables),
+      add: input.add ? nodeSelector(input.add) : undefined,
+      remove: input.remove ? nodeSelector(input.remove) : undefined,
+    }),
+});
 
-builder.mutationField("updateCluster", (t) =>
-  t.field({
-    type: clusterPayload("updateCluster"),
-    ...needs("MANAGE"),
-    description: "Rename a cluster, change its settings, add nodes or remove nodes.",
-    args: { input: t.arg({ type: UpdateClusterInput, required: true, description: "Changes to make." }) },
-    resolve: (_root, { input }, context) =>
-      context.services.engine.updateCluster(callerOf(context), clusterChoice(input.cluster), {
-        ifRevision: given(input.ifRevision),
-        name: given(input.name),
-        variables: given(input.variables),
-        add: input.add ? nodeSelector(input.add) : undefined,
-        remove: input.remove ? nodeSelector(input.remove) : undefined,
-      }),
+addMutation("deleteCluster", {
+  scope: "MANAGE",
+  description: "Delete a cluster. Its nodes are kept and belong to no cluster afterwards.",
+  input: builder.inputType("DeleteClusterInput", {
+    description: "Cluster to delete, with an optional revision check. Its nodes are kept.",
+    fields: (t) => ({
+      cluster: t.field({ type: ClusterRefInput, required: true, description: "Reference to it by ID or name." }),
+      ifRevision: t.int({ description: "Refuse the request if the cluster has another revision." }),
+    }),
   }),
-);
-
-builder.mutationField("deleteCluster", (t) =>
-  t.field({
-    type: DeleteClusterPayloadRef,
-    ...needs("MANAGE"),
-    description: "Delete a cluster. Its nodes are kept and belong to no cluster afterwards.",
-    args: { input: t.arg({ type: DeleteClusterInput, required: true, description: "Reference to it by ID or name." }) },
-    resolve: (_root, { input }, context) =>
-      context.services.engine.deleteCluster(callerOf(context), clusterChoice(input.cluster), given(input.ifRevision)),
-  }),
-);
+  argument: "Reference to it by ID or name.",
+  payload: payloadType<ClusterEdited>("deleteCluster", (t) =>
+    refusalFields(t, "Reasons why the request was refused; empty if the cluster was deleted."),
+  ),
+  run: (input, engine, caller) => engine.deleteCluster(caller, clusterChoice(input.cluster), given(input.ifRevision)),
+});

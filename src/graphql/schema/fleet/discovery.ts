@@ -11,7 +11,8 @@ import {
 } from "../../../store/operations/discoveries.ts";
 import type { DiscoveryRow } from "../../../store/operations/discoveries.ts";
 import type { JsonObject, StoredJson } from "../../../store/records.ts";
-import { builder, enumValues, given, needs } from "../../base/builder.ts";
+import { builder, enumValues, given } from "../../base/builder.ts";
+import { addMutation } from "../../base/mutation.ts";
 import {
   connectionType,
   connectionWith,
@@ -21,7 +22,6 @@ import {
   pageArgs,
   placeOf,
 } from "../../base/connection.ts";
-import { callerOf } from "../../base/context.ts";
 import {
   DiscoverySettingsInput,
   DiscoverySettingsRef,
@@ -30,9 +30,9 @@ import {
   visibleDiscoverySettings,
 } from "./driver-settings.ts";
 import { UserErrorRef } from "../../base/errors.ts";
-import { refusalFields } from "../../base/payload.ts";
+import { payloadType, refusalFields } from "../../base/payload.ts";
 import { DriverRef, FailureRef, NodeRef, OperationRef } from "../../base/refs.ts";
-import { ClusterRefInput, LabelInput, clusterChoice } from "../selectors.ts";
+import { ClusterRefInput, LabelInput, clusterChoice, labelsOf } from "../selectors.ts";
 
 const DiscoveryStateEnum = builder.enumType("DiscoveryState", {
   description: "Result of probing an address. New values may be added.",
@@ -141,85 +141,75 @@ builder.objectFields(DriverRef, (t) => ({
 
 // ---- discoverNodes
 
-const DiscoverNodesInput = builder.inputType("DiscoverNodesInput", {
-  description: "Addresses to probe and terms for the nodes that are found.",
-  fields: (t) => ({
-    addresses: t.stringList({
-      required: true,
-      description:
-        "Host names, IP addresses and CIDR ranges, IPv4 or IPv6, without ports. At most 4096 addresses in total; duplicates count once. The network and broadcast addresses of an IPv4 range are left out.",
-    }),
-    driver: t.field({
-      type: DiscoverySettingsInput,
-      required: true,
-      description:
-        "Driver that probes, with its settings, usually the credentials. Nodes that are found get this driver. Secrets are deleted when the discovery ends.",
-    }),
-    cluster: t.field({ type: ClusterRefInput, description: "Cluster to add the nodes to." }),
-    labels: t.field({ type: [LabelInput], description: "Labels to set on the nodes." }),
-    namePrefix: t.string({
-      description:
-        "Prefix of the name of a machine that does not report a name itself; the address follows it. At most 100 letters, digits, dots, dashes or underscores.",
-    }),
-    idempotencyKey: t.string({
-      description:
-        "Makes the request safe to repeat: the same key with the same input by the same caller returns the same operation and starts no second one. 1–200 characters.",
-    }),
-    dryRun: t.boolean({
-      required: true,
-      defaultValue: false,
-      description: "Only check the request and list its addresses; nothing is written or probed.",
-    }),
-    reason: t.string({ description: "Reason for the request; stored with the transitions." }),
-  }),
-});
-
-const DiscoverNodesPayloadRef = builder.objectRef<DiscoverAnswer>("DiscoverNodesPayload").implement({
-  description: "Answer to discoverNodes. `errors` is empty if the request was accepted.",
-  fields: (t) => ({
-    operation: t.field({
-      type: OperationRef,
-      nullable: true,
-      description: "The stored operation; null for a refused request and for a dry run.",
-      resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)),
-    }),
-    addresses: t.exposeStringList("addresses", {
-      description:
-        "Addresses that are (with `dryRun`: would be) probed, without duplicates; empty if the request was refused.",
-    }),
-    ...refusalFields(t, "Every reason why the request was refused; empty if it was accepted."),
-    replayed: t.exposeBoolean("replayed", {
-      description: "True if this is the answer to an earlier request with the same idempotency key.",
-    }),
-  }),
-});
-
-builder.mutationField("discoverNodes", (t) =>
-  t.field({
-    type: DiscoverNodesPayloadRef,
-    ...needs("MANAGE"),
-    description:
-      "Probe addresses with a driver and register the machines that answer. Starts an operation of kind DISCOVER; `Operation.discoveries` has the result of each address. Nodes that are already registered are not changed.",
-    args: {
-      input: t.arg({ type: DiscoverNodesInput, required: true, description: "Addresses, driver and terms." }),
-    },
-    resolve: (_root, { input }, context) =>
-      context.services.engine.discoverNodes(callerOf(context), {
-        addresses: input.addresses,
-        ...chosenDriver(input.driver),
-        cluster: input.cluster ? clusterChoice(input.cluster) : undefined,
-        labels: labelsOf(input.labels),
-        namePrefix: given(input.namePrefix),
-        idempotencyKey: given(input.idempotencyKey),
-        dryRun: input.dryRun,
-        reason: given(input.reason),
+addMutation("discoverNodes", {
+  scope: "MANAGE",
+  description:
+    "Probe addresses with a driver and register the machines that answer. Starts an operation of kind DISCOVER; `Operation.discoveries` has the result of each address. Nodes that are already registered are not changed.",
+  input: builder.inputType("DiscoverNodesInput", {
+    description: "Addresses to probe and terms for the nodes that are found.",
+    fields: (t) => ({
+      addresses: t.stringList({
+        required: true,
+        description:
+          "Host names, IP addresses and CIDR ranges, IPv4 or IPv6, without ports. At most 4096 addresses in total; duplicates count once. The network and broadcast addresses of an IPv4 range are left out.",
       }),
+      driver: t.field({
+        type: DiscoverySettingsInput,
+        required: true,
+        description:
+          "Driver that probes, with its settings, usually the credentials. Nodes that are found get this driver. Secrets are deleted when the discovery ends.",
+      }),
+      cluster: t.field({ type: ClusterRefInput, description: "Cluster to add the nodes to." }),
+      labels: t.field({ type: [LabelInput], description: "Labels to set on the nodes." }),
+      namePrefix: t.string({
+        description:
+          "Prefix of the name of a machine that does not report a name itself; the address follows it. At most 100 letters, digits, dots, dashes or underscores.",
+      }),
+      idempotencyKey: t.string({
+        description:
+          "Makes the request safe to repeat: the same key with the same input by the same caller returns the same operation and starts no second one. 1–200 characters.",
+      }),
+      dryRun: t.boolean({
+        required: true,
+        defaultValue: false,
+        description: "Only check the request and list its addresses; nothing is written or probed.",
+      }),
+      reason: t.string({ description: "Reason for the request; stored with the transitions." }),
+    }),
   }),
-);
-
-function labelsOf(labels: readonly { readonly key: string; readonly value: string }[] | null | undefined) {
-  return labels ? Object.fromEntries(labels.map(({ key, value }) => [key, value])) : undefined;
-}
+  argument: "Addresses, driver and terms.",
+  payload: payloadType<DiscoverAnswer>(
+    "discoverNodes",
+    (t) => ({
+      operation: t.field({
+        type: OperationRef,
+        nullable: true,
+        description: "The stored operation; null for a refused request and for a dry run.",
+        resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)),
+      }),
+      addresses: t.exposeStringList("addresses", {
+        description:
+          "Addresses that are (with `dryRun`: would be) probed, without duplicates; empty if the request was refused.",
+      }),
+      ...refusalFields(t, "Every reason why the request was refused; empty if it was accepted."),
+      replayed: t.exposeBoolean("replayed", {
+        description: "True if this is the answer to an earlier request with the same idempotency key.",
+      }),
+    }),
+    " `errors` is empty if the request was accepted.",
+  ),
+  run: (input, engine, caller) =>
+    engine.discoverNodes(caller, {
+      addresses: input.addresses,
+      ...chosenDriver(input.driver),
+      cluster: input.cluster ? clusterChoice(input.cluster) : undefined,
+      labels: labelsOf(input.labels),
+      namePrefix: given(input.namePrefix),
+      idempotencyKey: given(input.idempotencyKey),
+      dryRun: input.dryRun,
+      reason: given(input.reason),
+    }),
+});
 
 // ---- reportPresence
 
@@ -232,18 +222,6 @@ const ReportedNodeInput = builder.inputType("ReportedNodeInput", {
       description: "Driver and its settings for a new node. Without it, an unknown node is not registered.",
     }),
     labels: t.field({ type: [LabelInput], description: "Labels of a new node." }),
-  }),
-});
-
-const ReportPresenceInput = builder.inputType("ReportPresenceInput", {
-  description: "Presence report from monitoring.",
-  fields: (t) => ({
-    event: t.field({
-      type: PresenceEventEnum,
-      required: true,
-      description: "Observation that applies to all the nodes.",
-    }),
-    nodes: t.field({ type: [ReportedNodeInput], required: true, description: "Nodes, at least one." }),
   }),
 });
 
@@ -271,9 +249,23 @@ const PresenceResultRef = builder.objectRef<PresenceAnswer>("PresenceResult").im
   }),
 });
 
-const ReportPresencePayloadRef = builder.objectRef<PresenceReported>("ReportPresencePayload").implement({
-  description: "Answer to reportPresence.",
-  fields: (t) => ({
+addMutation("reportPresence", {
+  scope: "MANAGE",
+  description:
+    "Report that monitoring sees nodes, or does not see them any more. Changes their presence only: it starts no work, and it is accepted while runs are active. Registers an unknown node that was discovered, if a driver is given. Reporting the same again changes nothing.",
+  input: builder.inputType("ReportPresenceInput", {
+    description: "Presence report from monitoring.",
+    fields: (t) => ({
+      event: t.field({
+        type: PresenceEventEnum,
+        required: true,
+        description: "Observation that applies to all the nodes.",
+      }),
+      nodes: t.field({ type: [ReportedNodeInput], required: true, description: "Nodes, at least one." }),
+    }),
+  }),
+  argument: "Observation and nodes.",
+  payload: payloadType<PresenceReported>("reportPresence", (t) => ({
     results: t.expose("results", {
       type: [PresenceResultRef],
       description: "One result per node, in the order of the report. A refused node does not affect the others.",
@@ -282,25 +274,15 @@ const ReportPresencePayloadRef = builder.objectRef<PresenceReported>("ReportPres
       t,
       "Reasons why the whole report was refused; empty if it was accepted, even if single nodes were refused.",
     ),
-  }),
+  })),
+  run: (input, engine, caller) =>
+    engine.reportPresence(
+      caller,
+      input.event,
+      input.nodes.map(({ name, driver, labels }) => ({
+        name,
+        ...(driver && chosenDriver(driver)),
+        labels: labelsOf(labels),
+      })),
+    ),
 });
-
-builder.mutationField("reportPresence", (t) =>
-  t.field({
-    type: ReportPresencePayloadRef,
-    ...needs("MANAGE"),
-    description:
-      "Report that monitoring sees nodes, or does not see them any more. Changes their presence only: it starts no work, and it is accepted while runs are active. Registers an unknown node that was discovered, if a driver is given. Reporting the same again changes nothing.",
-    args: { input: t.arg({ type: ReportPresenceInput, required: true, description: "Observation and nodes." }) },
-    resolve: (_root, { input }, context) =>
-      context.services.engine.reportPresence(
-        callerOf(context),
-        input.event,
-        input.nodes.map(({ name, driver, labels }) => ({
-          name,
-          ...(driver && chosenDriver(driver)),
-          labels: labelsOf(labels),
-        })),
-      ),
-  }),
-);

@@ -105,25 +105,17 @@ function fittingFields(shape: ObjectShape, value: JsonObject): Record<string, un
 /** Extends the schema by the types of these drivers' settings. Throws if two types would have the same name. */
 export function withDriverSettings(schema: GraphQLSchema, drivers: readonly AnyDriver[]): GraphQLSchema {
   const types = createTypes(schema);
-  const discovering = drivers.flatMap((driver) =>
-    driver.discover
-      ? [
-          {
-            driver,
-            shape: shapeOf(driver.discover.settings),
-            name: `${pascal(driver.name)}DiscoverySettings`,
-            field: "",
-          },
-        ]
-      : [],
-  );
-  const driving = drivers.map((driver) => ({
+  const named = (driver: AnyDriver, settings: AnyDriver["settings"], suffix: string): Named => ({
     driver,
-    shape: shapeOf(driver.settings),
-    name: `${pascal(driver.name)}Settings`,
+    shape: shapeOf(settings),
+    name: pascal(driver.name) + suffix,
     field: "",
-  }));
-  const fields = (of: typeof driving, typeOf: (one: (typeof driving)[number]) => string) =>
+  });
+  const driving = drivers.map((driver) => named(driver, driver.settings, "Settings"));
+  const discovering = drivers.flatMap((driver) =>
+    driver.discover ? [named(driver, driver.discover.settings, "DiscoverySettings")] : [],
+  );
+  const fields = (of: readonly Named[], typeOf: (one: Named) => string) =>
     of.length === 0
       ? line("No loaded driver fits here; add a plugin to OSTLER_PLUGINS.", "none: JSON")
       : of.map((one) => line(sentence(one.driver.description), `${one.driver.name}: ${typeOf(one)}`)).join("");

@@ -4,10 +4,10 @@ import type { JsonObject, StepChoice } from "../../../store/records.ts";
 import { allRunbooks, runbookByName, runbooksByIds } from "../../../store/runbooks.ts";
 import type { RunbookRow } from "../../../store/runbooks.ts";
 import { builder, given, needs } from "../../base/builder.ts";
-import { callerOf } from "../../base/context.ts";
+import { addMutation } from "../../base/mutation.ts";
 import type { Context } from "../../base/context.ts";
 import { globalId, keyOf, uuidOrNone } from "../../base/ids.ts";
-import { payloadName, refusalFields } from "../../base/payload.ts";
+import { payloadType, refusalFields } from "../../base/payload.ts";
 import { DriverInterfaceEnum } from "../../base/enums.ts";
 
 export const StepInput = builder.inputType("StepInput", {
@@ -29,14 +29,7 @@ export const StepInput = builder.inputType("StepInput", {
 
 /** A list of steps as the engine takes it; undefined if none was given. */
 export function stepChoices(
-  steps:
-    | readonly {
-        readonly interface?: StepChoice["interface"] | null | undefined;
-        readonly name: string;
-        readonly args?: unknown;
-      }[]
-    | null
-    | undefined,
+  steps: readonly (typeof StepInput.$inferInput)[] | null | undefined,
   usual: "clean" | "deploy" = "clean",
 ): StepChoice[] | undefined {
   return steps?.map(({ interface: from, name, args }) => ({
@@ -138,115 +131,99 @@ builder.queryField("runbooks", (t) =>
 
 // ---- mutations
 
-const CreateRunbookInput = builder.inputType("CreateRunbookInput", {
-  description: "Name and steps of a new runbook.",
-  fields: (t) => ({
-    name: t.string({
-      required: true,
-      description: "Unique name: 1–253 letters, digits, dots, dashes or underscores.",
-    }),
-    description: t.string({ description: "Purpose; at most 1000 characters." }),
-    phase: t.field({
-      type: RunbookPhaseEnum,
-      required: true,
-      defaultValue: "clean",
-      description: "Phase that the steps are for.",
-    }),
-    steps: t.field({
-      type: [StepInput],
-      required: true,
-      description:
-        "Steps in the order in which they run, 1 to 100. They are checked against a node's drivers when the runbook is used.",
-    }),
-  }),
-});
-
-const UpdateRunbookInput = builder.inputType("UpdateRunbookInput", {
-  description: "Changes to a runbook. Omitted fields stay as they are.",
-  fields: (t) => ({
-    runbook: t.field({ type: RunbookRefInput, required: true, description: "Reference to it by ID or name." }),
-    ifRevision: t.int({ description: "Refuse the request if the runbook has another revision." }),
-    name: t.string({ description: "New unique name." }),
-    description: t.string({ description: "New description; null removes it." }),
-    steps: t.field({ type: [StepInput], description: "New steps; replaces the present ones." }),
-  }),
-});
-
-const DeleteRunbookInput = builder.inputType("DeleteRunbookInput", {
-  description: "Runbook to delete. Accepted operations keep its steps.",
-  fields: (t) => ({
-    runbook: t.field({ type: RunbookRefInput, required: true, description: "Reference to it by ID or name." }),
-    ifRevision: t.int({ description: "Refuse the request if the runbook has another revision." }),
-  }),
-});
-
 /** The payload of a mutation after which the runbook exists. */
 function runbookPayload(mutation: string) {
-  return builder.objectRef<RunbookEdited>(payloadName(mutation)).implement({
-    description: `Answer to ${mutation}.`,
-    fields: (t) => ({
-      runbook: t.field({
-        type: RunbookRef,
-        nullable: true,
-        description: "The runbook after the change; null if the request was refused.",
-        resolve: async ({ runbookId }, _args, { services }) =>
-          runbookId === null ? null : ((await runbooksByIds(services.database.reader, [runbookId]))[0] ?? null),
-      }),
-      ...refusalFields(t, "Every reason why the request was refused; empty if it succeeded."),
+  return payloadType<RunbookEdited>(mutation, (t) => ({
+    runbook: t.field({
+      type: RunbookRef,
+      nullable: true,
+      description: "The runbook after the change; null if the request was refused.",
+      resolve: async ({ runbookId }, _args, { services }) =>
+        runbookId === null ? null : ((await runbooksByIds(services.database.reader, [runbookId]))[0] ?? null),
     }),
-  });
+    ...refusalFields(t, "Every reason why the request was refused; empty if it succeeded."),
+  }));
 }
 
-const DeleteRunbookPayloadRef = builder.objectRef<RunbookEdited>("DeleteRunbookPayload").implement({
-  description: "Answer to deleteRunbook.",
-  fields: (t) => refusalFields(t, "Reasons why the request was refused; empty if the runbook was deleted."),
+addMutation("createRunbook", {
+  scope: "MANAGE",
+  description: "Store a named list of steps for cleanNodes or deployNodes.",
+  input: builder.inputType("CreateRunbookInput", {
+    description: "Name and steps of a new runbook.",
+    fields: (t) => ({
+      name: t.string({
+        required: true,
+        description: "Unique name: 1–253 letters, digits, dots, dashes or underscores.",
+      }),
+      description: t.string({ description: "Purpose; at most 1000 characters." }),
+      phase: t.field({
+        type: RunbookPhaseEnum,
+        required: true,
+        defaultValue: "clean",
+        description: "Phase that the steps are for.",
+      }),
+      steps: t.field({
+        type: [StepInput],
+        required: true,
+        description:
+          "Steps in the order in which they run, 1 to 100. They are checked against a node's drivers when the runbook is used.",
+      }),
+    }),
+  }),
+  argument: "The runbook.",
+  payload: runbookPayload("createRunbook"),
+  run: (input, engine, caller) =>
+    engine.createRunbook(caller, {
+      name: input.name,
+      description: given(input.description),
+      phase: input.phase,
+      steps: stepChoices(input.steps, input.phase) ?? [],
+    }),
 });
 
-builder.mutationField("createRunbook", (t) =>
-  t.field({
-    type: runbookPayload("createRunbook"),
-    ...needs("MANAGE"),
-    description: "Store a named list of steps for cleanNodes or deployNodes.",
-    args: { input: t.arg({ type: CreateRunbookInput, required: true, description: "The runbook." }) },
-    resolve: (_root, { input }, context) =>
-      context.services.engine.createRunbook(callerOf(context), {
-        name: input.name,
-        description: given(input.description),
-        phase: input.phase,
-        steps: stepChoices(input.steps, input.phase) ?? [],
-      }),
+addMutation("updateRunbook", {
+  scope: "MANAGE",
+  description: "Rename a runbook, or change its description or its steps.",
+  input: builder.inputType("UpdateRunbookInput", {
+    description: "Changes to a runbook. Omitted fields stay as they are.",
+    fields: (t) => ({
+      runbook: t.field({ type: RunbookRefInput, required: true, description: "Reference to it by ID or name." }),
+      ifRevision: t.int({ description: "Refuse the request if the runbook has another revision." }),
+      name: t.string({ description: "New unique name." }),
+      description: t.string({ description: "New description; null removes it." }),
+      steps: t.field({ type: [StepInput], description: "New steps; replaces the present ones." }),
+    }),
   }),
-);
+  argument: "Changes to make.",
+  payload: runbookPayload("updateRunbook"),
+  run: async (input, engine, caller, context) => {
+    const runbook = await findRunbook(input.runbook, context);
+    return engine.updateRunbook(caller, runbook?.name ?? textOf(input.runbook), {
+      ifRevision: given(input.ifRevision),
+      name: given(input.name),
+      description: input.description,
+      steps: stepChoices(input.steps, runbook?.phase),
+    });
+  },
+});
 
-builder.mutationField("updateRunbook", (t) =>
-  t.field({
-    type: runbookPayload("updateRunbook"),
-    ...needs("MANAGE"),
-    description: "Rename a runbook, or change its description or its steps.",
-    args: { input: t.arg({ type: UpdateRunbookInput, required: true, description: "Changes to make." }) },
-    resolve: async (_root, { input }, context) => {
-      const { engine } = context.services;
-      const runbook = await findRunbook(input.runbook, context);
-      return engine.updateRunbook(callerOf(context), runbook?.name ?? textOf(input.runbook), {
-        ifRevision: given(input.ifRevision),
-        name: given(input.name),
-        description: input.description,
-        steps: stepChoices(input.steps, runbook?.phase),
-      });
-    },
+addMutation("deleteRunbook", {
+  scope: "MANAGE",
+  description: "Delete a runbook. Accepted operations keep its steps and continue.",
+  input: builder.inputType("DeleteRunbookInput", {
+    description: "Runbook to delete. Accepted operations keep its steps.",
+    fields: (t) => ({
+      runbook: t.field({ type: RunbookRefInput, required: true, description: "Reference to it by ID or name." }),
+      ifRevision: t.int({ description: "Refuse the request if the runbook has another revision." }),
+    }),
   }),
-);
-
-builder.mutationField("deleteRunbook", (t) =>
-  t.field({
-    type: DeleteRunbookPayloadRef,
-    ...needs("MANAGE"),
-    description: "Delete a runbook. Accepted operations keep its steps and continue.",
-    args: { input: t.arg({ type: DeleteRunbookInput, required: true, description: "Name of the runbook." }) },
-    resolve: async (_root, { input }, context) => {
-      const runbook = await findRunbook(input.runbook, context);
-      const name = runbook?.name ?? textOf(input.runbook);
-      return context.services.engine.deleteRunbook(callerOf(context), name, given(input.ifRevision));
-    },
-  }),
-);
+  argument: "Name of the runbook.",
+  payload: payloadType<RunbookEdited>("deleteRunbook", (t) =>
+    refusalFields(t, "Reasons why the request was refused; empty if the runbook was deleted."),
+  ),
+  run: async (input, engine, caller, context) => {
+    const runbook = await findRunbook(input.runbook, context);
+    const name = runbook?.name ?? textOf(input.runbook);
+    return engine.deleteRunbook(caller, name, given(input.ifRevision));
+  },
+});

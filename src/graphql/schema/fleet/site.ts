@@ -4,8 +4,8 @@ import type { LimitedPhase, SitePolicy, StepPolicy } from "../../../store/record
 import { readSite } from "../../../store/site.ts";
 import type { SiteRow } from "../../../store/site.ts";
 import { builder, given, needs } from "../../base/builder.ts";
-import { callerOf } from "../../base/context.ts";
-import { refusalFields } from "../../base/payload.ts";
+import { addMutation } from "../../base/mutation.ts";
+import { payloadType, refusalFields } from "../../base/payload.ts";
 import { PhaseEnum, PowerOnFailureEnum, UnerasedDisksEnum } from "../../base/enums.ts";
 
 const PhaseLimitRef = builder
@@ -145,47 +145,48 @@ const StepPolicyInput = builder.inputType("StepPolicyInput", {
   }),
 });
 
-const UpdateSiteInput = builder.inputType("UpdateSiteInput", {
-  description:
-    "Changes to the site's policy. Omitted fields stay as they are; null restores the default. Accepted work keeps its steps, but new limits apply to it.",
-  fields: (t) => ({
-    ifRevision: t.int({ description: "Refuse the request if the policy has another revision." }),
-    phaseLimits: t.field({
-      type: [PhaseLimitInput],
-      description:
-        "Limits per phase; replaces the present ones. Active runs beyond a lower limit continue, but no further run starts.",
+addMutation("updateSite", {
+  scope: "MANAGE",
+  description: "Change the site's policy.",
+  input: builder.inputType("UpdateSiteInput", {
+    description:
+      "Changes to the site's policy. Omitted fields stay as they are; null restores the default. Accepted work keeps its steps, but new limits apply to it.",
+    fields: (t) => ({
+      ifRevision: t.int({ description: "Refuse the request if the policy has another revision." }),
+      phaseLimits: t.field({
+        type: [PhaseLimitInput],
+        description:
+          "Limits per phase; replaces the present ones. Active runs beyond a lower limit continue, but no further run starts.",
+      }),
+      controllerLimit: t.int({
+        description: "Maximum number of active runs on nodes of one management controller at the same time, 1 or more.",
+      }),
+      automaticCleaning: t.boolean({
+        description:
+          "Whether automatic clean steps run in a commission and after a tear-down; null restores the default, true.",
+      }),
+      correctPower: t.boolean({
+        description:
+          "Whether Ostler changes back a power state that was changed outside it; null restores the default, false.",
+      }),
+      powerOnFailure: t.field({
+        type: PowerOnFailureEnum,
+        description:
+          "Power of a node whose cleaning or deployment fails, unless the request chooses; null restores the default, OFF.",
+      }),
+      sharedIdentities: t.stringList({
+        description:
+          "Serial numbers, UUIDs and MAC addresses that several machines have, in any notation, at most 1000; replaces the present ones. Values such as an empty text, NA and 0123456789 decide nothing anyway.",
+      }),
+      unerasedDisks: t.field({
+        type: UnerasedDisksEnum,
+        description: "Whether an erasure that is not proven for every disk succeeds; null restores the default, FAIL.",
+      }),
+      steps: t.field({ type: [StepPolicyInput], description: "Policies for single steps; replaces the present ones." }),
     }),
-    controllerLimit: t.int({
-      description: "Maximum number of active runs on nodes of one management controller at the same time, 1 or more.",
-    }),
-    automaticCleaning: t.boolean({
-      description:
-        "Whether automatic clean steps run in a commission and after a tear-down; null restores the default, true.",
-    }),
-    correctPower: t.boolean({
-      description:
-        "Whether Ostler changes back a power state that was changed outside it; null restores the default, false.",
-    }),
-    powerOnFailure: t.field({
-      type: PowerOnFailureEnum,
-      description:
-        "Power of a node whose cleaning or deployment fails, unless the request chooses; null restores the default, OFF.",
-    }),
-    sharedIdentities: t.stringList({
-      description:
-        "Serial numbers, UUIDs and MAC addresses that several machines have, in any notation, at most 1000; replaces the present ones. Values such as an empty text, NA and 0123456789 decide nothing anyway.",
-    }),
-    unerasedDisks: t.field({
-      type: UnerasedDisksEnum,
-      description: "Whether an erasure that is not proven for every disk succeeds; null restores the default, FAIL.",
-    }),
-    steps: t.field({ type: [StepPolicyInput], description: "Policies for single steps; replaces the present ones." }),
   }),
-});
-
-const UpdateSitePayloadRef = builder.objectRef<SiteEdited>("UpdateSitePayload").implement({
-  description: "Answer to updateSite.",
-  fields: (t) => ({
+  argument: "Changes to make.",
+  payload: payloadType<SiteEdited>("updateSite", (t) => ({
     site: t.field({
       type: SiteRef,
       nullable: true,
@@ -193,16 +194,6 @@ const UpdateSitePayloadRef = builder.objectRef<SiteEdited>("UpdateSitePayload").
       resolve: ({ done }, _args, { services }) => (done ? readSite(services.database.reader) : null),
     }),
     ...refusalFields(t, "Every reason why the request was refused; empty if it succeeded."),
-  }),
+  })),
+  run: (input, engine, caller) => engine.updateSite(caller, { ...input, ifRevision: given(input.ifRevision) }),
 });
-
-builder.mutationField("updateSite", (t) =>
-  t.field({
-    type: UpdateSitePayloadRef,
-    ...needs("MANAGE"),
-    description: "Change the site's policy.",
-    args: { input: t.arg({ type: UpdateSiteInput, required: true, description: "Changes to make." }) },
-    resolve: (_root, { input }, context) =>
-      context.services.engine.updateSite(callerOf(context), { ...input, ifRevision: given(input.ifRevision) }),
-  }),
-);

@@ -1,7 +1,8 @@
 /** Images of operating systems: the type, its queries, and the inputs by which verbs name one. */
+import type { InputShapeFromFields } from "@pothos/core";
 import { countImages, imageByRef, imagesPage } from "../../../store/images.ts";
 import type { ImageFilter, ImageRef as ImageChoice, ImageRow } from "../../../store/images.ts";
-import { builder, given, needs } from "../../base/builder.ts";
+import { builder, givenMembers, needs } from "../../base/builder.ts";
 import type { InputFields } from "../../base/builder.ts";
 import { connectionOf, connectionType, pageArgs, pageRequest } from "../../base/connection.ts";
 import { ArchitectureEnum, BootModeEnum, ChecksumAlgorithmEnum, ImageFormatEnum } from "../../base/enums.ts";
@@ -9,7 +10,7 @@ import { globalId, keyOf, uuidOrNone } from "../../base/ids.ts";
 import { NodeRef, OperationRef, RunRef } from "../../base/refs.ts";
 import { LabelRef } from "../nodes/node.ts";
 import { WorkResultRef } from "../work/node-work.ts";
-import { LabelInput } from "../selectors.ts";
+import { LabelInput, labelsOf } from "../selectors.ts";
 
 const ChecksumRef = builder.objectRef<Pick<ImageRow, "checksum" | "checksumAlgorithm">>("Checksum").implement({
   description: "Checksum of a file.",
@@ -120,16 +121,8 @@ const ImageFilterInput = builder.inputType("ImageFilter", {
 });
 
 function imageFilter(filter: typeof ImageFilterInput.$inferInput | null | undefined): ImageFilter {
-  const { nameStartsWith, architectures, bootModes, formats, stored, labels, checksum } = filter ?? {};
-  return {
-    nameStartsWith: given(nameStartsWith),
-    architectures: given(architectures),
-    bootModes: given(bootModes),
-    formats: given(formats),
-    stored: given(stored),
-    labels: labels ? Object.fromEntries(labels.map(({ key, value }) => [key, value])) : undefined,
-    checksum: given(checksum),
-  };
+  const { labels, ...plain } = filter ?? {};
+  return { ...givenMembers(plain), labels: labelsOf(labels) };
 }
 
 builder.queryField("image", (t) =>
@@ -229,13 +222,7 @@ export const installFields = (t: InputFields) => ({
 });
 
 /** The values of `installFields` as the engine takes them. */
-export function installOf({
-  image,
-  userData,
-}: {
-  readonly image?: typeof ImageRefInput.$inferInput | null | undefined;
-  readonly userData?: string | null | undefined;
-}) {
+export function installOf({ image, userData }: InputShapeFromFields<ReturnType<typeof installFields>>) {
   return {
     ...(image && { image: imageChoice(image) }),
     ...(userData !== undefined && { userData }),

@@ -46,14 +46,7 @@ export const InterfacesFromChangeInput = builder.inputType("InterfacesFromChange
 });
 
 export function interfacesOf(
-  taken:
-    | readonly {
-        readonly kinds: readonly string[];
-        readonly fallbackFor?: readonly string[] | null | undefined;
-        readonly driver: Parameters<typeof chosenDriver>[0];
-      }[]
-    | null
-    | undefined,
+  taken: readonly (typeof InterfacesFromInput.$inferInput)[] | null | undefined,
 ): BorrowedInterfaces[] | undefined {
   return taken?.map(({ kinds, fallbackFor, driver }) => ({
     kinds,

@@ -11,10 +11,11 @@ import type {
 import { BOOT_DEVICES } from "../../../lifecycle/verbs.ts";
 import type { BootDeviceName } from "../../../lifecycle/verbs.ts";
 import type { StoredJson } from "../../../store/records.ts";
-import { builder, enumValues, needs } from "../../base/builder.ts";
+import { builder, enumValues } from "../../base/builder.ts";
+import { addMutation } from "../../base/mutation.ts";
 import { BootDeviceEnum, BootModeEnum, FailureKindEnum } from "../../base/enums.ts";
 import { UserErrorRef } from "../../base/errors.ts";
-import { nodeFields, refusalFields } from "../../base/payload.ts";
+import { nodeFields, payloadType, refusalFields } from "../../base/payload.ts";
 import { NodeSelectorInput, nodeSelector } from "../selectors.ts";
 import { DriverCallRef } from "../work/step.ts";
 
@@ -147,13 +148,13 @@ const NodeReadingRef = builder.objectRef<MachineAnswer>("NodeReading").implement
       type: [FirmwareComponentRef],
       nullable: true,
       description: "Components with firmware, at most 1000; null if they were not requested or could not be read.",
-      resolve: (answer) => mutable(valueOf(answer, "FIRMWARE")),
+      resolve: (answer) => valueOf(answer, "FIRMWARE"),
     }),
     bios: t.field({
       type: [BiosAttributeRef],
       nullable: true,
       description: "BIOS attributes, at most 5000; null if they were not requested or could not be read.",
-      resolve: (answer) => mutable(valueOf(answer, "BIOS")),
+      resolve: (answer) => valueOf(answer, "BIOS"),
     }),
     bootDevice: t.field({
       type: BootSettingRef,
@@ -178,37 +179,28 @@ const NodeReadingRef = builder.objectRef<MachineAnswer>("NodeReading").implement
   }),
 });
 
-function mutable<Item>(list: readonly Item[] | null): Item[] | null {
-  return list && [...list];
-}
-
-const ReadNodesInput = builder.inputType("ReadNodesInput", {
-  description: "Nodes, and what to read of them.",
-  fields: (t) => ({
-    nodes: t.field({ type: NodeSelectorInput, required: true, description: "Selection of at most 100 nodes." }),
-    what: t.field({ type: [MachineFactEnum], required: true, description: "What to read, at least one." }),
-  }),
-});
-
-const ReadNodesPayloadRef = builder.objectRef<MachineAnswers>("ReadNodesPayload").implement({
-  description: "Answer to readNodes. `errors` is empty if the request was accepted.",
-  fields: (t) => ({
-    results: t.expose("answers", {
-      type: [NodeReadingRef],
-      description: "One result per node, in the order of the request.",
+addMutation("readNodes", {
+  scope: "OPERATE",
+  description:
+    "Read firmware versions, BIOS settings, the boot device or the address of the serial console from machines now, and wait for the answers, at most 30 seconds. Nothing is stored. A node with an active run is BUSY.",
+  input: builder.inputType("ReadNodesInput", {
+    description: "Nodes, and what to read of them.",
+    fields: (t) => ({
+      nodes: t.field({ type: NodeSelectorInput, required: true, description: "Selection of at most 100 nodes." }),
+      what: t.field({ type: [MachineFactEnum], required: true, description: "What to read, at least one." }),
     }),
-    ...refusalFields(t, "Reasons why the whole request was refused."),
   }),
+  argument: "Nodes, and what to read.",
+  payload: payloadType<MachineAnswers>(
+    "readNodes",
+    (t) => ({
+      results: t.expose("answers", {
+        type: [NodeReadingRef],
+        description: "One result per node, in the order of the request.",
+      }),
+      ...refusalFields(t, "Reasons why the whole request was refused."),
+    }),
+    " `errors` is empty if the request was accepted.",
+  ),
+  run: (input, engine) => engine.readNodes({ nodes: nodeSelector(input.nodes), what: input.what }),
 });
-
-builder.mutationField("readNodes", (t) =>
-  t.field({
-    type: ReadNodesPayloadRef,
-    ...needs("OPERATE"),
-    description:
-      "Read firmware versions, BIOS settings, the boot device or the address of the serial console from machines now, and wait for the answers, at most 30 seconds. Nothing is stored. A node with an active run is BUSY.",
-    args: { input: t.arg({ type: ReadNodesInput, required: true, description: "Nodes, and what to read." }) },
-    resolve: (_root, { input }, { services }) =>
-      services.engine.readNodes({ nodes: nodeSelector(input.nodes), what: input.what }),
-  }),
-);

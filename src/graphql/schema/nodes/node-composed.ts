@@ -21,13 +21,9 @@ export function composersOf(registry: Registry): Readonly<Record<ComposedName, C
       }));
     },
     verbs: (text, name) =>
-      verdictsOf(nodeFacts(JSON.parse(text) as VerbFacts, name, registry), NODE_VERBS).map((verdict) => ({
-        verb: VERDICT_VALUES.verb(verdict),
-        powerAction: VERDICT_VALUES.powerAction(verdict),
-        allowed: VERDICT_VALUES.allowed(verdict),
-        code: VERDICT_VALUES.code(verdict),
-        reason: VERDICT_VALUES.reason(verdict),
-      })),
+      verdictsOf(nodeFacts(JSON.parse(text) as VerbFacts, name, registry), NODE_VERBS).map((verdict) =>
+        Object.fromEntries(Object.entries(VERDICT_VALUES).map(([field, valueOf]) => [field, valueOf(verdict)])),
+      ),
   };
 }
 

@@ -3,11 +3,10 @@ import { countStream } from "../../../feed/kinds/count-stream.ts";
 import type { CountUpdate } from "../../../feed/kinds/count-stream.ts";
 import { labelKeysInUse, labelValuesInUse, nodeGroups } from "../../../store/nodes/node-counts.ts";
 import type { CountKey, LabelKeyUse, LabelValueUse, NodeGroup, NodeGroups } from "../../../store/nodes/node-counts.ts";
-import type { CountedField } from "../../../store/nodes/node-fields.ts";
 import type { NodeFilter } from "../../../store/nodes/node-filter.ts";
 import { builder, needs } from "../../base/builder.ts";
 import type { FieldArgs } from "../../base/builder.ts";
-import { badInput } from "../../base/connection.ts";
+import { badInput, sizeWithin } from "../../base/connection.ts";
 import { logCursorText } from "../../base/log-cursor.ts";
 import { CountedFieldEnum } from "../../base/enums.ts";
 import { ClusterRef } from "../../base/refs.ts";
@@ -109,18 +108,8 @@ const NodeCountsRef = builder.objectRef<NodeGroups & { readonly by: readonly Cou
   }),
 });
 
-function upTo(first: number, most: number): number {
-  if (first < 1 || first > most) throw badInput(`\`first\` is ${first}; use 1 to ${most}.`);
-  return first;
-}
-
-interface CountKeyShape {
-  readonly field?: CountedField | null | undefined;
-  readonly label?: string | null | undefined;
-}
-
 /** The keys of a request. Throws if there are none, too many, or one twice. */
-function countKeys(by: readonly CountKeyShape[]): CountKey[] {
+function countKeys(by: readonly (typeof NodeCountKeyInput.$inferInput)[]): CountKey[] {
   if (by.length === 0) throw badInput("`by` is empty. Name at least one field or label to count by.");
   if (by.length > KEYS_MAX)
     throw badInput(`\`by\` has ${by.length} entries; use up to ${KEYS_MAX}, or several counts in one request.`);
@@ -158,7 +147,7 @@ builder.queryField("nodeCounts", (t) =>
     },
     resolve: async (_root, args, { services }) => {
       const by = countKeys(args.by);
-      const request = { filter: nodeFilter(args.filter), by, first: upTo(args.first, GROUPS_MAX) };
+      const request = { filter: nodeFilter(args.filter), by, first: sizeWithin(GROUPS_MAX, "first", args.first) };
       return { ...(await nodeGroups(services.database.reader, request)), by };
     },
   }),
@@ -169,7 +158,7 @@ const eventKey: EventKey<CountUpdate> = ({ key }) => key;
 builder.subscriptionField("nodeCountChanges", (t) =>
   t.field({
     type: NodeCountsRef,
-    ...needs("READ"),
+    ...needs("READ", { eventKey }),
     description:
       "The counts of `nodeCounts`: the present ones first, then again whenever they have changed, at most once a second. In large fleets, and with many different counts at a time, less often. After a disconnect, subscribe again: the first item has the present counts, so no cursor is needed.",
     args: {
@@ -183,10 +172,9 @@ builder.subscriptionField("nodeCountChanges", (t) =>
       countStream(services, {
         filter: streamFilter(args.filter),
         by: countKeys(args.by),
-        first: upTo(args.first, GROUPS_MAX),
+        first: sizeWithin(GROUPS_MAX, "first", args.first),
       }),
     resolve: (update) => update,
-    extensions: { ...needs("READ").extensions, eventKey },
   }),
 );
 
@@ -221,7 +209,12 @@ const LabelKeyUseRef = builder.objectRef<LabelKeyRow>("LabelKeyUse").implement({
         }),
       },
       resolve: async ({ key, filter }, { first }, { load }) => [
-        ...(await load.below(labelValuesInUse, key, { filter, first: upTo(first, LABEL_VALUES_MAX) }, [])),
+        ...(await load.below(
+          labelValuesInUse,
+          key,
+          { filter, first: sizeWithin(LABEL_VALUES_MAX, "first", first) },
+          [],
+        )),
       ],
     }),
   }),
@@ -259,7 +252,7 @@ builder.queryField("labelKeys", (t) =>
     },
     resolve: async (_root, args, { services }) => {
       const filter = nodeFilter(args.filter);
-      const first = upTo(args.first, LABEL_KEYS_MAX);
+      const first = sizeWithin(LABEL_KEYS_MAX, "first", args.first);
       const { keys, keyCount } = await labelKeysInUse(services.database.reader, { filter, first });
       return { keys: keys.map((key) => ({ ...key, filter })), keyCount };
     },

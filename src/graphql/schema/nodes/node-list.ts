@@ -3,7 +3,7 @@ import { COMPOSED_FIELDS } from "../../../store/nodes/composed-fields.ts";
 import type { ComposedName } from "../../../store/nodes/composed-fields.ts";
 import { LISTED_NODE_FIELDS, nodesJson } from "../../../store/nodes/node-json.ts";
 import { NODE_ORDERS, countNodes, nodeCounts, nodesPage, nodesPages } from "../../../store/nodes/nodes.ts";
-import type { NodeOrder, NodeRow } from "../../../store/nodes/nodes.ts";
+import type { NodeRow } from "../../../store/nodes/nodes.ts";
 import { builder, needs } from "../../base/builder.ts";
 import type { FieldArgs } from "../../base/builder.ts";
 import {
@@ -51,7 +51,7 @@ export function nodeListArgs(arg: FieldArgs) {
 
 interface NodeListArgs extends PageArgs {
   readonly filter?: Parameters<typeof nodeFilter>[0];
-  readonly orderBy?: { readonly field: NodeOrder["by"]; readonly direction: "ASC" | "DESC" } | null | undefined;
+  readonly orderBy?: typeof NodeOrderInput.$inferInput | null | undefined;
 }
 
 /** Extension of a field that lists nodes: the node fields that lists can have without resolving them. */
@@ -110,7 +110,7 @@ builder.queryField("node", (t) =>
 builder.queryField("nodes", (t) =>
   t.field({
     type: NodeConnection,
-    extensions: { ...needs("READ").extensions, ...NODES_AS_TEXT },
+    ...needs("READ", NODES_AS_TEXT),
     description: "Nodes that match a filter; all nodes without one.",
     args: nodeListArgs(t.arg),
     resolve: (_root, args, context, info) => nodeList(args, context, listPlan(info)),

@@ -2,25 +2,22 @@
 import type { Edited } from "../../../engine/inventory/change-nodes.ts";
 import { pick } from "../../../runtime/pick.ts";
 import { OPERATOR_COLUMNS } from "../../../store/nodes/node-fields.ts";
-import { nodesByIds } from "../../../store/nodes/nodes.ts";
-import { builder, given, needs } from "../../base/builder.ts";
+import { existing } from "../../base/batching.ts";
+import { builder, given } from "../../base/builder.ts";
+import { addMutation } from "../../base/mutation.ts";
 import type { OutputFields } from "../../base/builder.ts";
-import { callerOf } from "../../base/context.ts";
 import { DriverSettingsInput, chosenDriver } from "../fleet/driver-settings.ts";
 import { operatorInputs } from "./operator-inputs.ts";
-import { payloadName, refusalFields } from "../../base/payload.ts";
+import { inputName, payloadType, refusalFields } from "../../base/payload.ts";
 import { NodeRef } from "../../base/refs.ts";
 import { InterfacesFromInput, interfacesOf } from "./interfaces-from.ts";
 import { RefusedNodeRef } from "../work/node-work.ts";
-import { ClusterRefInput, LabelInput, NodeSelectorInput, clusterChoice, nodeSelector } from "../selectors.ts";
+import { ClusterRefInput, LabelInput, NodeSelectorInput, clusterChoice, labelsOf, nodeSelector } from "../selectors.ts";
 const changedNodes = (t: OutputFields<Edited>) => ({
   nodes: t.field({
     type: [NodeRef],
     description: "The nodes after the change, in the order of the request; empty if the request was refused.",
-    resolve: async ({ nodeIds }, _args, { services }) => {
-      const rows = new Map((await nodesByIds(services.database.reader, nodeIds)).map((row) => [row.id, row]));
-      return nodeIds.flatMap((id) => rows.get(id) ?? []);
-    },
+    resolve: ({ nodeIds }, _args, { load }) => existing(load.node, nodeIds),
   }),
   count: t.int({ description: "Number of nodes that were changed.", resolve: ({ nodeIds }) => nodeIds.length }),
   ...refusalFields(
@@ -30,33 +27,11 @@ const changedNodes = (t: OutputFields<Edited>) => ({
 });
 
 const refusedNodes = (t: OutputFields<Edited>) => ({
-  results: t.field({
+  results: t.expose("results", {
     type: [RefusedNodeRef],
     description: "The nodes that were refused, in the order of the request; empty if the request succeeded.",
-    resolve: ({ results }) => [...results],
   }),
 });
-
-const RegisterNodesPayloadRef = builder.objectRef<Edited>("RegisterNodesPayload").implement({
-  description: "Answer to registerNodes.",
-  fields: changedNodes,
-});
-
-const DeleteNodesPayloadRef = builder.objectRef<Edited>("DeleteNodesPayload").implement({
-  description: "Answer to deleteNodes.",
-  fields: (t) => {
-    const { nodes: _deleted, ...others } = changedNodes(t);
-    return { ...others, ...refusedNodes(t) };
-  },
-});
-
-/** The payload of a mutation that marks nodes. */
-function marksPayload(mutation: string) {
-  return builder.objectRef<Edited>(payloadName(mutation)).implement({
-    description: `Answer to ${mutation}.`,
-    fields: (t) => ({ ...changedNodes(t), ...refusedNodes(t) }),
-  });
-}
 
 const RegisterNodeInput = builder.inputType("RegisterNodeInput", {
   description: "Node to register; its first state is ENROLLED.",
@@ -84,131 +59,99 @@ const RegisterNodeInput = builder.inputType("RegisterNodeInput", {
   }),
 });
 
-const RegisterNodesInput = builder.inputType("RegisterNodesInput", {
-  description: "Nodes to register; all or none are registered.",
-  fields: (t) => ({
-    nodes: t.field({ type: [RegisterNodeInput], required: true, description: "Nodes, at least one." }),
-  }),
-});
-
-builder.mutationField("registerNodes", (t) =>
-  t.field({
-    type: RegisterNodesPayloadRef,
-    ...needs("MANAGE"),
-    description:
-      "Register nodes; they start in state ENROLLED. All or none are registered; `errors` has every error of every node.",
-    args: { input: t.arg({ type: RegisterNodesInput, required: true, description: "The nodes." }) },
-    resolve: (_root, { input }, context) =>
-      context.services.engine.registerNodes(
-        callerOf(context),
-        input.nodes.map((node) => ({
-          ...pick(node, OPERATOR_COLUMNS),
-          name: node.name,
-          ...chosenDriver(node.driver),
-          interfaces: interfacesOf(node.interfaces),
-          labels: node.labels ? Object.fromEntries(node.labels.map(({ key, value }) => [key, value])) : undefined,
-          cluster: node.cluster ? clusterChoice(node.cluster) : undefined,
-          macs: given(node.macs),
-        })),
-      ),
-  }),
-);
-
-const DeleteNodesInput = builder.inputType("DeleteNodesInput", {
-  description: "Nodes to delete; all or none are deleted.",
-  fields: (t) => ({
-    nodes: t.field({
-      type: NodeSelectorInput,
-      required: true,
-      description: "Selection of nodes. None of them may be busy, protected or ACTIVE.",
+addMutation("registerNodes", {
+  scope: "MANAGE",
+  description:
+    "Register nodes; they start in state ENROLLED. All or none are registered; `errors` has every error of every node.",
+  input: builder.inputType("RegisterNodesInput", {
+    description: "Nodes to register; all or none are registered.",
+    fields: (t) => ({
+      nodes: t.field({ type: [RegisterNodeInput], required: true, description: "Nodes, at least one." }),
     }),
   }),
+  argument: "The nodes.",
+  payload: payloadType<Edited>("registerNodes", changedNodes),
+  run: (input, engine, caller) =>
+    engine.registerNodes(
+      caller,
+      input.nodes.map((node) => ({
+        ...pick(node, OPERATOR_COLUMNS),
+        name: node.name,
+        ...chosenDriver(node.driver),
+        interfaces: interfacesOf(node.interfaces),
+        labels: labelsOf(node.labels),
+        cluster: node.cluster ? clusterChoice(node.cluster) : undefined,
+        macs: given(node.macs),
+      })),
+    ),
 });
 
-builder.mutationField("deleteNodes", (t) =>
-  t.field({
-    type: DeleteNodesPayloadRef,
-    ...needs("MANAGE"),
-    description: "Delete nodes. Their transitions and operations are kept.",
-    args: { input: t.arg({ type: DeleteNodesInput, required: true, description: "Selection of nodes." }) },
-    resolve: (_root, { input }, context) =>
-      context.services.engine.deleteNodes(callerOf(context), nodeSelector(input.nodes)),
+addMutation("deleteNodes", {
+  scope: "MANAGE",
+  description: "Delete nodes. Their transitions and operations are kept.",
+  input: builder.inputType("DeleteNodesInput", {
+    description: "Nodes to delete; all or none are deleted.",
+    fields: (t) => ({
+      nodes: t.field({
+        type: NodeSelectorInput,
+        required: true,
+        description: "Selection of nodes. None of them may be busy, protected or ACTIVE.",
+      }),
+    }),
   }),
-);
-
-const SetMaintenanceInput = builder.inputType("SetMaintenanceInput", {
-  description: "Nodes to put into maintenance.",
-  fields: (t) => ({
-    nodes: t.field({ type: NodeSelectorInput, required: true, description: "Selection of nodes." }),
-    reason: t.string({ required: true, description: "Reason for the maintenance, 1–1000 characters, not blank." }),
+  argument: "Selection of nodes.",
+  payload: payloadType<Edited>("deleteNodes", (t) => {
+    const { nodes: _deleted, ...others } = changedNodes(t);
+    return { ...others, ...refusedNodes(t) };
   }),
+  run: (input, engine, caller) => engine.deleteNodes(caller, nodeSelector(input.nodes)),
 });
 
-builder.mutationField("setMaintenance", (t) =>
-  t.field({
-    type: marksPayload("setMaintenance"),
-    ...needs("OPERATE"),
+/** Mutations that mark nodes: with a reason, or those that end the mark. */
+const MARKS = [
+  {
+    mutation: "setMaintenance",
     description:
-      "Put nodes into maintenance until `clearMaintenance`: they accept only power changes, inspection and verification. A node that is in maintenance already gets the new reason. Starts and stops no work.",
-    args: { input: t.arg({ type: SetMaintenanceInput, required: true, description: "Nodes and reason." }) },
-    resolve: (_root, { input }, context) =>
-      context.services.engine.setMaintenance(callerOf(context), nodeSelector(input.nodes), input.reason),
-  }),
-);
-
-const ClearMaintenanceInput = builder.inputType("ClearMaintenanceInput", {
-  description: "Nodes whose maintenance ends.",
-  fields: (t) => ({
-    nodes: t.field({ type: NodeSelectorInput, required: true, description: "Selection of nodes." }),
-  }),
-});
-
-builder.mutationField("clearMaintenance", (t) =>
-  t.field({
-    type: marksPayload("clearMaintenance"),
-    ...needs("OPERATE"),
+      "Put nodes into maintenance until `clearMaintenance`: they accept only power changes, inspection, verification, `undeployNodes` and `decommissionNodes`. A node that is in maintenance already gets the new reason. Starts and stops no work.",
+    input: "Nodes to put into maintenance.",
+    reason: "Reason for the maintenance",
+  },
+  {
+    mutation: "clearMaintenance",
     description:
       "End the maintenance of nodes. Runs that it paused continue. A node that is not in maintenance stays as it is.",
-    args: { input: t.arg({ type: ClearMaintenanceInput, required: true, description: "Selection of nodes." }) },
-    resolve: (_root, { input }, context) =>
-      context.services.engine.clearMaintenance(callerOf(context), nodeSelector(input.nodes)),
-  }),
-);
-
-const SetRetiredInput = builder.inputType("SetRetiredInput", {
-  description: "Nodes to retire.",
-  fields: (t) => ({
-    nodes: t.field({ type: NodeSelectorInput, required: true, description: "Selection of nodes." }),
-    reason: t.string({ required: true, description: "Reason for the retirement, 1–1000 characters, not blank." }),
-  }),
-});
-
-builder.mutationField("setRetired", (t) =>
-  t.field({
-    type: marksPayload("setRetired"),
-    ...needs("OPERATE"),
+    input: "Nodes whose maintenance ends.",
+  },
+  {
+    mutation: "setRetired",
     description:
       "Retire nodes until `clearRetired`. Retired nodes refuse to be commissioned, deployed or redeployed, and end MANAGEABLE after a tear-down. Starts and stops no work.",
-    args: { input: t.arg({ type: SetRetiredInput, required: true, description: "Nodes and reason." }) },
-    resolve: (_root, { input }, context) =>
-      context.services.engine.setRetired(callerOf(context), nodeSelector(input.nodes), input.reason),
-  }),
-);
-
-const ClearRetiredInput = builder.inputType("ClearRetiredInput", {
-  description: "Nodes to put back in service.",
-  fields: (t) => ({
-    nodes: t.field({ type: NodeSelectorInput, required: true, description: "Selection of nodes." }),
-  }),
-});
-
-builder.mutationField("clearRetired", (t) =>
-  t.field({
-    type: marksPayload("clearRetired"),
-    ...needs("OPERATE"),
+    input: "Nodes to retire.",
+    reason: "Reason for the retirement",
+  },
+  {
+    mutation: "clearRetired",
     description: "Put retired nodes back in service. A node that is not retired stays as it is.",
-    args: { input: t.arg({ type: ClearRetiredInput, required: true, description: "Selection of nodes." }) },
-    resolve: (_root, { input }, context) =>
-      context.services.engine.clearRetired(callerOf(context), nodeSelector(input.nodes)),
-  }),
-);
+    input: "Nodes to put back in service.",
+  },
+] as const;
+
+for (const mark of MARKS) {
+  const { mutation, description } = mark;
+  addMutation(mutation, {
+    scope: "OPERATE",
+    description,
+    input: builder.inputType(inputName(mutation), {
+      description: mark.input,
+      fields: (t) => ({
+        nodes: t.field({ type: NodeSelectorInput, required: true, description: "Selection of nodes." }),
+        ...("reason" in mark && {
+          reason: t.string({ required: true, description: `${mark.reason}, 1–1000 characters, not blank.` }),
+        }),
+      }),
+    }),
+    argument: "reason" in mark ? "Nodes and reason." : "Selection of nodes.",
+    payload: payloadType<Edited>(mutation, (t) => ({ ...changedNodes(t), ...refusedNodes(t) })),
+    run: ({ nodes, reason }, engine, caller) => engine[mutation](caller, nodeSelector(nodes), reason),
+  });
+}

@@ -58,7 +58,7 @@ const NodeFaultRef = builder
     description:
       "Fault of a node: set by the service, and ended by it when the cause is gone. Independent of maintenance, which operators set.",
     fields: (t) => ({
-      kind: t.field({ type: NodeFaultKindEnum, description: "Fault as a code.", resolve: ({ kind }) => kind }),
+      kind: t.expose("kind", { type: NodeFaultKindEnum, description: "Fault as a code." }),
       since: t.expose("since", { type: "DateTime", description: "Start time." }),
       message: t.exposeString("message", { description: "Cause, as a sentence for people." }),
     }),
@@ -67,7 +67,7 @@ const NodeFaultRef = builder
 const IdentityConflictRef = builder.objectRef<IdentityConflict>("IdentityConflict").implement({
   description: "What two nodes have in common that one machine alone has.",
   fields: (t) => ({
-    kind: t.field({ type: IdentityKindEnum, description: "What is equal.", resolve: ({ kind }) => kind }),
+    kind: t.expose("kind", { type: IdentityKindEnum, description: "What is equal." }),
     value: t.exposeString("value", { description: "The value, as this node has it." }),
     nodeName: t.exposeString("nodeName", { description: "Name of the other node." }),
     node: t.field({

@@ -3,13 +3,13 @@ import { OPERATOR_COLUMNS, declared } from "../../../store/nodes/node-fields.ts"
 import type { NodeRow, OperatorColumn } from "../../../store/nodes/node-fields.ts";
 import type { InputFields } from "../../base/builder.ts";
 
+type InputTypeOf<Value> = Value extends boolean ? "Boolean" : Value extends number ? "Int" : "String";
+
 type OperatorInputs = {
-  readonly [Column in OperatorColumn]: ReturnType<
-    typeof inputOf<Exclude<NodeRow[Column], null> extends boolean ? "Boolean" : "String">
-  >;
+  readonly [Column in OperatorColumn]: ReturnType<typeof inputOf<InputTypeOf<Exclude<NodeRow[Column], null>>>>;
 };
 
-function inputOf<Type extends "String" | "Boolean">(t: InputFields, type: Type, description: string) {
+function inputOf<Type extends "String" | "Boolean" | "Int">(t: InputFields, type: Type, description: string) {
   return t.field({ type, description });
 }
 

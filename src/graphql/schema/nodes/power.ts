@@ -1,18 +1,12 @@
 /** Reading the power state of nodes now. The verb that changes it is in verbs.ts. */
 import type { PowerAnswer, PowerAnswers } from "../../../engine/power/power-reader.ts";
-import { builder, needs } from "../../base/builder.ts";
+import { builder } from "../../base/builder.ts";
+import { addMutation } from "../../base/mutation.ts";
 import { PowerStateEnum } from "../../base/enums.ts";
 import { UserErrorRef } from "../../base/errors.ts";
-import { nodeFields, refusalFields } from "../../base/payload.ts";
+import { nodeFields, payloadType, refusalFields } from "../../base/payload.ts";
 import { NodeSelectorInput, nodeSelector } from "../selectors.ts";
 import { DriverCallRef } from "../work/step.ts";
-
-const ReadPowerInput = builder.inputType("ReadPowerInput", {
-  description: "Nodes whose power state to read.",
-  fields: (t) => ({
-    nodes: t.field({ type: NodeSelectorInput, required: true, description: "Selection of at most 1000 nodes." }),
-  }),
-});
 
 const PowerReadingRef = builder.objectRef<PowerAnswer>("PowerReading").implement({
   description: "Power reading of one node.",
@@ -37,24 +31,27 @@ const PowerReadingRef = builder.objectRef<PowerAnswer>("PowerReading").implement
   }),
 });
 
-const ReadPowerPayloadRef = builder.objectRef<PowerAnswers>("ReadPowerPayload").implement({
-  description: "Answer to readPower. `errors` is empty if the request was accepted.",
-  fields: (t) => ({
-    results: t.expose("answers", {
-      type: [PowerReadingRef],
-      description: "One result per node, in the order of the request.",
+addMutation("readPower", {
+  scope: "OPERATE",
+  description:
+    "Read the power state of nodes from their BMCs now and wait for the answers, at most 30 seconds. A node with an active run is BUSY; the run reads its power state. To get the power state as last read in the background, select `Node.powerState` instead.",
+  input: builder.inputType("ReadPowerInput", {
+    description: "Nodes whose power state to read.",
+    fields: (t) => ({
+      nodes: t.field({ type: NodeSelectorInput, required: true, description: "Selection of at most 1000 nodes." }),
     }),
-    ...refusalFields(t, "Reasons why the whole request was refused."),
   }),
+  argument: "Selection of nodes.",
+  payload: payloadType<PowerAnswers>(
+    "readPower",
+    (t) => ({
+      results: t.expose("answers", {
+        type: [PowerReadingRef],
+        description: "One result per node, in the order of the request.",
+      }),
+      ...refusalFields(t, "Reasons why the whole request was refused."),
+    }),
+    " `errors` is empty if the request was accepted.",
+  ),
+  run: (input, engine) => engine.readPower(nodeSelector(input.nodes)),
 });
-
-builder.mutationField("readPower", (t) =>
-  t.field({
-    type: ReadPowerPayloadRef,
-    ...needs("OPERATE"),
-    description:
-      "Read the power state of nodes from their BMCs now and wait for the answers, at most 30 seconds. A node with an active run is BUSY; the run reads its power state. To get the power state as last read in the background, select `Node.powerState` instead.",
-    args: { input: t.arg({ type: ReadPowerInput, required: true, description: "Selection of nodes." }) },
-    resolve: (_root, { input }, { services }) => services.engine.readPower(nodeSelector(input.nodes)),
-  }),
-);

@@ -2,10 +2,11 @@
 import type { Ability } from "../../../drivers/driver.ts";
 import { PROBED_ADDRESSES_MAX, PROBING_DRIVERS_MAX } from "../../../engine/views.ts";
 import type { FoundMachine, ProbeAnswer, ProbeAnswers } from "../../../engine/discovery/node-probes.ts";
-import { builder, needs } from "../../base/builder.ts";
+import { builder } from "../../base/builder.ts";
+import { addMutation } from "../../base/mutation.ts";
 import { FailureKindEnum } from "../../base/enums.ts";
 import { UserErrorRef } from "../../base/errors.ts";
-import { refusalFields } from "../../base/payload.ts";
+import { payloadType, refusalFields } from "../../base/payload.ts";
 import { DriverRef, NodeRef } from "../../base/refs.ts";
 import { DiscoverySettingsInput, DriverSettingsRef, chosenDriver, visibleSettings } from "../fleet/driver-settings.ts";
 
@@ -52,7 +53,7 @@ const FoundMachineRef = builder.objectRef<FoundMachine & Pick<ProbeAnswer, "driv
     abilities: t.field({
       type: [MachineAbilityRef],
       description: "What the driver can do with the machine; empty if that could not be read, see `abilitiesError`.",
-      resolve: ({ abilities }) => [...(abilities ?? [])],
+      resolve: ({ abilities }) => abilities ?? [],
     }),
     abilitiesError: t.expose("abilitiesRefusal", {
       type: UserErrorRef,
@@ -87,39 +88,34 @@ const ProbeResultRef = builder.objectRef<ProbeAnswer>("ProbeResult").implement({
   }),
 });
 
-const ProbeNodesInput = builder.inputType("ProbeNodesInput", {
-  description: "Addresses, and the drivers to try there.",
-  fields: (t) => ({
-    addresses: t.stringList({
-      required: true,
-      description: `Host names, IP addresses and CIDR ranges as in discoverNodes, at most ${PROBED_ADDRESSES_MAX} addresses in total.`,
-    }),
-    drivers: t.field({
-      type: [DiscoverySettingsInput],
-      description: `Drivers with the settings of their discovery, usually the credentials, at most ${PROBING_DRIVERS_MAX}. A driver can be named several times, with different credentials. Without it, each loaded driver that can discover is tried with its defaults. Secrets are not stored.`,
+addMutation("probeNodes", {
+  scope: "MANAGE",
+  description:
+    "Try drivers at addresses now and wait for the answers, at most 30 seconds: which drivers reach a machine there, the settings of a node for it, whether it is registered, and what each driver can do with it. Registers and stores nothing.",
+  input: builder.inputType("ProbeNodesInput", {
+    description: "Addresses, and the drivers to try there.",
+    fields: (t) => ({
+      addresses: t.stringList({
+        required: true,
+        description: `Host names, IP addresses and CIDR ranges as in discoverNodes, at most ${PROBED_ADDRESSES_MAX} addresses in total.`,
+      }),
+      drivers: t.field({
+        type: [DiscoverySettingsInput],
+        description: `Drivers with the settings of their discovery, usually the credentials, at most ${PROBING_DRIVERS_MAX}. A driver can be named several times, with different credentials. Without it, each loaded driver that can discover is tried with its defaults. Secrets are not stored.`,
+      }),
     }),
   }),
+  argument: "Addresses and drivers.",
+  payload: payloadType<ProbeAnswers>(
+    "probeNodes",
+    (t) => ({
+      results: t.expose("answers", {
+        type: [ProbeResultRef],
+        description: "One result for each address and driver, in the order of the request.",
+      }),
+      ...refusalFields(t, "Every reason why the request was refused; empty if it was accepted."),
+    }),
+    " `errors` is empty if the request was accepted.",
+  ),
+  run: (input, engine) => engine.probeNodes({ addresses: input.addresses, drivers: input.drivers?.map(chosenDriver) }),
 });
-
-const ProbeNodesPayloadRef = builder.objectRef<ProbeAnswers>("ProbeNodesPayload").implement({
-  description: "Answer to probeNodes. `errors` is empty if the request was accepted.",
-  fields: (t) => ({
-    results: t.expose("answers", {
-      type: [ProbeResultRef],
-      description: "One result for each address and driver, in the order of the request.",
-    }),
-    ...refusalFields(t, "Every reason why the request was refused; empty if it was accepted."),
-  }),
-});
-
-builder.mutationField("probeNodes", (t) =>
-  t.field({
-    type: ProbeNodesPayloadRef,
-    ...needs("MANAGE"),
-    description:
-      "Try drivers at addresses now and wait for the answers, at most 30 seconds: which drivers reach a machine there, the settings of a node for it, whether it is registered, and what each driver can do with it. Registers and stores nothing.",
-    args: { input: t.arg({ type: ProbeNodesInput, required: true, description: "Addresses and drivers." }) },
-    resolve: (_root, { input }, { services }) =>
-      services.engine.probeNodes({ addresses: input.addresses, drivers: input.drivers?.map(chosenDriver) }),
-  }),
-);

@@ -9,8 +9,9 @@ import type {
 } from "../../../engine/inventory/update-nodes.ts";
 import { pick } from "../../../runtime/pick.ts";
 import { OPERATOR_COLUMNS } from "../../../store/nodes/node-fields.ts";
-import { builder, given, needs } from "../../base/builder.ts";
-import { callerOf } from "../../base/context.ts";
+import { existing } from "../../base/batching.ts";
+import { builder, given } from "../../base/builder.ts";
+import { addMutation } from "../../base/mutation.ts";
 import { EditOutcomeEnum } from "../../base/enums.ts";
 import { UserErrorRef } from "../../base/errors.ts";
 import { keyOf } from "../../base/ids.ts";
@@ -96,16 +97,16 @@ const NodeEditGroupRef = builder.objectRef<EditGroup>("NodeEditGroup").implement
     nodes: t.field({
       type: [NodeRef],
       description: `The first ${EXAMPLES_MAX} of them, in the order of the request; without those that do not exist.`,
-      resolve: async ({ results }, _args, { load }) => {
-        const ids = results.slice(0, EXAMPLES_MAX).flatMap(({ nodeId }) => nodeId ?? []);
-        return (await Promise.all(ids.map((id) => load.node.load(id)))).filter((node) => node !== null);
-      },
+      resolve: ({ results }, _args, { load }) =>
+        existing(
+          load.node,
+          results.slice(0, EXAMPLES_MAX).flatMap(({ nodeId }) => nodeId ?? []),
+        ),
     }),
-    error: t.field({
+    error: t.expose("refusal", {
       type: UserErrorRef,
       nullable: true,
       description: "Why they were refused, with the data of the first of them; null if they were not.",
-      resolve: ({ refusal }) => refusal,
     }),
   }),
 });
@@ -114,10 +115,9 @@ const NodeEditResultRef = builder.objectRef<EditAnswer>("NodeEditResult").implem
   description: "What a request to `updateNodes` does to one node, and why not.",
   fields: (t) => ({
     ...nodeFields(t, "The node after the request; null if it does not exist."),
-    outcome: t.field({
+    outcome: t.expose("outcome", {
       type: EditOutcomeEnum,
       description: "What the request does to the node; nothing is stored unless `stored` is true.",
-      resolve: ({ outcome }) => outcome,
     }),
     errors: t.field({
       type: [UserErrorRef],
@@ -135,19 +135,19 @@ const UpdateNodesPayloadRef = builder.objectRef<UpdatedNodes>("UpdateNodesPayloa
   description:
     "Answer to `updateNodes`. If the request was refused, or was a dry run, the counts and outcomes say what it would have done.",
   fields: (t) => ({
-    stored: t.boolean({
+    stored: t.exposeBoolean("isStored", {
       description: "Whether the changes are stored: false for a refused request and for a dry run.",
-      resolve: ({ isStored }) => isStored,
     }),
     nodes: t.field({
       type: [NodeRef],
       description:
         "The nodes after the change, in the order of the request, without refused ones; empty if nothing is stored.",
-      resolve: async ({ isStored, results }, _args, { load }) => {
-        const ids = isStored
-          ? results.flatMap(({ outcome, nodeId }) => (outcome === "REFUSED" ? [] : (nodeId ?? [])))
-          : [];
-        return (await Promise.all(ids.map((id) => load.node.load(id)))).filter((node) => node !== null);
+      resolve: ({ isStored, results }, _args, { load }) => {
+        const stored = isStored ? results.filter(({ outcome }) => outcome !== "REFUSED") : [];
+        return existing(
+          load.node,
+          stored.flatMap(({ nodeId }) => nodeId ?? []),
+        );
       },
     }),
     changedCount: t.int({
@@ -187,16 +187,15 @@ const UpdateNodesPayloadRef = builder.objectRef<UpdatedNodes>("UpdateNodesPayloa
   }),
 });
 
-builder.mutationField("updateNodes", (t) =>
-  t.field({
-    type: UpdateNodesPayloadRef,
-    ...needs("MANAGE"),
-    description:
-      "Change one node or many, all in the same way and in one transaction: labels, host group, description, flags, drivers and their settings; name and MAC addresses of one node. Starts and stops no work: see `redeployNodes` to install nodes again. A node that already is as the request wants it keeps its revision; a secret that is sent always counts as a change.",
-    args: { input: t.arg({ type: UpdateNodesInput, required: true, description: "Nodes, and the change." }) },
-    resolve: (_root, { input }, context) => context.services.engine.updateNodes(callerOf(context), requestOf(input)),
-  }),
-);
+addMutation("updateNodes", {
+  scope: "MANAGE",
+  description:
+    "Change one node or many, all in the same way and in one transaction: labels, host group, description, flags, drivers and their settings; name and MAC addresses of one node. Starts and stops no work: see `redeployNodes` to install nodes again. A node that already is as the request wants it keeps its revision; a secret that is sent always counts as a change.",
+  input: UpdateNodesInput,
+  argument: "Nodes, and the change.",
+  payload: UpdateNodesPayloadRef,
+  run: (input, engine, caller) => engine.updateNodes(caller, requestOf(input)),
+});
 
 function requestOf(input: typeof UpdateNodesInput.$inferInput): UpdateNodesRequest {
   return {

@@ -6,6 +6,7 @@ import type { ForecastEntry, InterruptForecast, SubmitAnswer } from "../../../en
 import type { WavesForecast } from "../../../engine/scheduling/waves.ts";
 import { refusalGroups } from "../../../engine/views.ts";
 import { WORK_EFFECTS } from "../../../lifecycle/forecast.ts";
+import { existing } from "../../base/batching.ts";
 import { builder, enumValues, wholeSeconds } from "../../base/builder.ts";
 import type { Context } from "../../base/context.ts";
 import { MachinePartEnum, NodeStateEnum, RunStateEnum, WaveStateEnum } from "../../base/enums.ts";
@@ -40,14 +41,14 @@ async function effectGroups(
   { entries, timeoutSeconds }: InterruptForecast,
   context: Context,
 ): Promise<readonly EffectGroup[]> {
-  const endOf = await endTimes(entries, context);
-  const groups = Map.groupBy(entries, ({ answer: _answer, count: _count, step, ...same }) =>
+  const timed = await Promise.all(entries.map(async (entry) => [entry, await endTime(entry, context)] as const));
+  const groups = Map.groupBy(timed, ([{ answer: _answer, count: _count, step, ...same }]) =>
     JSON.stringify([same, step?.label]),
   );
   const made = [...groups.values()].flatMap((same): EffectGroup[] => {
-    const timed = same.map((entry) => [entry, endOf(entry)] as const).toSorted(([, a], [, b]) => order(a) - order(b));
-    const [first] = timed;
-    return first ? [{ entries: timed, one: first[0], timeoutSeconds }] : [];
+    const sorted = same.toSorted(([, a], [, b]) => order(a) - order(b));
+    const [first] = sorted;
+    return first ? [{ entries: sorted, one: first[0], timeoutSeconds }] : [];
   });
   const rank = ({ one: { effect }, entries: [first] }: EffectGroup) =>
     effect === "NONE" || effect === "CONTINUES" ? Number.POSITIVE_INFINITY : order(first?.[1] ?? AT_ONCE);
@@ -68,32 +69,16 @@ function countOf({ entries }: EffectGroup): number {
   return entries.reduce((sum, [{ count }]) => sum + count, 0);
 }
 
-/** When runs end that wait for a step, from the durations of earlier attempts and the time that it has taken. */
-async function endTimes(
-  entries: readonly ForecastEntry[],
-  { load }: Context,
-): Promise<(entry: ForecastEntry) => EndTime> {
-  const kinds = new Map(
-    entries.flatMap(({ step }) => {
-      if (!step) return [];
-      const { driver, label, model } = step;
-      return [[JSON.stringify([driver, label, model]), { driver, label, model }] as const];
-    }),
-  );
-  const keys = [...kinds.keys()];
-  const found = await load.history.loadMany([...kinds.values()]);
-  const histories = new Map(keys.map((key, index) => [key, found[index]]));
-  return ({ effect, step }) => {
-    if (!step || effect === "NOW" || effect === "BEFORE_START") return AT_ONCE;
-    const { driver, label, model, elapsedSeconds, leftSeconds } = step;
-    const history = histories.get(JSON.stringify([driver, label, model]));
-    if (history instanceof Error) throw history;
-    const left = (seconds: number | undefined) =>
-      seconds === undefined || seconds <= elapsedSeconds ? null : Math.min(seconds - elapsedSeconds, leftSeconds);
-    const upper = left(history?.p90Seconds);
-    // A step that has taken longer than usual is expected to end like the slow ones.
-    return { expected: left(history?.medianSeconds) ?? upper, upper, deadline: leftSeconds };
-  };
+/** When a run ends that waits for a step, from the durations of earlier attempts and the time that it has taken. */
+async function endTime({ effect, step }: ForecastEntry, { load }: Context): Promise<EndTime> {
+  if (!step || effect === "NOW" || effect === "BEFORE_START") return AT_ONCE;
+  const { driver, label, model, elapsedSeconds, leftSeconds } = step;
+  const history = await load.history.load({ driver, label, model });
+  const left = (seconds: number | undefined) =>
+    seconds === undefined || seconds <= elapsedSeconds ? null : Math.min(seconds - elapsedSeconds, leftSeconds);
+  const upper = left(history?.p90Seconds);
+  // A step that has taken longer than usual is expected to end like the slow ones.
+  return { expected: left(history?.medianSeconds) ?? upper, upper, deadline: leftSeconds };
 }
 
 /** The latest of the runs of a group; null if that of one is unknown. */
@@ -201,7 +186,7 @@ const InterruptForecastRef = builder.objectRef<Foreseen>("InterruptForecast").im
       type: [WorkEffectGroupRef],
       description:
         "Accepted nodes by effect: those that end first before the others, and those that do not end last. It covers the nodes that are not refused themselves, also if the request is refused as a whole.",
-      resolve: ({ forecast }, _args, context) => effectGroups(forecast, context).then((groups) => [...groups]),
+      resolve: ({ forecast }, _args, context) => effectGroups(forecast, context),
     }),
     refusals: t.field({
       type: [RefusalGroupRef],
@@ -258,10 +243,7 @@ const WavesForecastRef = builder.objectRef<WavesForecast>("WavesForecast").imple
       type: [NodeRef],
       description: "The first nodes that start, or with haltWaves that would not start, in the order of the request.",
       args: exampleArgs(t.arg),
-      resolve: async ({ counts: { nodeIds } }, { first }, { load }) => {
-        const found = await Promise.all(examplesOf(nodeIds, first).map((id) => load.node.load(id)));
-        return found.filter((node) => node !== null);
-      },
+      resolve: ({ counts: { nodeIds } }, { first }, { load }) => existing(load.node, examplesOf(nodeIds, first)),
     }),
   }),
 });

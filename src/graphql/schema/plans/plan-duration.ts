@@ -2,15 +2,16 @@
  * The duration of a planned request: durations of earlier steps on this site, run through the waves, `maxParallel` and
  * the capacity limits of the site.
  */
-import { isHold, isReservedWait, plannedRollouts } from "../../../engine/views.ts";
+import { isHold, plannedRollouts } from "../../../engine/views.ts";
 import type { PlanSummary, PlannedRollout, WaveLot } from "../../../engine/admission/plan-summary.ts";
 import { makespan } from "../../../lifecycle/schedule.ts";
 import type { LegTime, PlannedLimit, SlotLimits } from "../../../lifecycle/schedule.ts";
 import { createYielding } from "../../../runtime/yielding.ts";
 import type { PlannedStep } from "../../../store/records.ts";
-import type { StepHistory, StepKind } from "../../../store/runs/step-durations.ts";
+import type { StepHistory } from "../../../store/runs/step-durations.ts";
 import type { Context } from "../../base/context.ts";
 import { stepName } from "../work/step.ts";
+import { stepHistory } from "./step-history.ts";
 
 /** Why a duration is unknown. */
 export const UNKNOWN_DURATIONS = {
@@ -43,24 +44,17 @@ export interface PlanDuration {
   readonly waves: readonly WaveDuration[];
 }
 
-/** The time of one step: typical, of nine in ten, and at least. Null if unknown. */
-interface StepTime {
-  readonly expected: number | null;
-  readonly upper: number | null;
-  readonly least: number;
-}
-
-type Measure = keyof StepTime;
+type Measure = "expected" | "upper" | "least";
 
 /** The expected duration of all the work of a plan summary; null if no node has a plan. */
 export async function planDuration(summary: PlanSummary, context: Context): Promise<PlanDuration | null> {
   const { policy } = await context.load.site.load("policy");
   const rollouts = plannedRollouts(summary, policy);
   if (rollouts.length === 0) return null;
-  const times = await stepTimes(rollouts, context);
+  const historyOf = await stepHistories(rollouts, context);
   const limits = { phases: policy.phaseLimits ?? {}, perController: policy.controllerLimit ?? null };
   const durations: PlanDuration[] = [];
-  for (const rollout of rollouts) durations.push(await rolloutDuration(rollout, times, limits));
+  for (const rollout of rollouts) durations.push(await rolloutDuration(rollout, historyOf, limits));
   const [first, ...others] = durations;
   return first ? others.reduce(longer, first) : null;
 }
@@ -84,7 +78,7 @@ function longer(a: PlanDuration, b: PlanDuration): PlanDuration {
 
 async function rolloutDuration(
   { waves, maxParallel, lots }: PlannedRollout,
-  times: StepTimes,
+  historyOf: HistoryOf,
   limits: Omit<SlotLimits, "maxParallel">,
 ): Promise<PlanDuration> {
   const limitedBy = new Set<PlannedLimit>();
@@ -92,7 +86,7 @@ async function rolloutDuration(
   const found: WaveDuration[] = [];
   for (const [index, inWave] of lots.entries()) {
     const secondsBy = (measure: Measure) => {
-      const timed = inWave.map((lot) => ({ lot, legs: legTimes(lot, times, measure) }));
+      const timed = inWave.map((lot) => ({ lot, legs: legTimes(lot, historyOf, measure) }));
       if (timed.some(({ legs }) => legs === null)) return null;
       const made = makespan(
         timed.map(({ lot: { controller, count }, legs }) => ({ controller, count, legs: legs ?? [] })),
@@ -113,10 +107,10 @@ async function rolloutDuration(
       ? null
       : found.reduce((sum, wave) => sum + (wave[measure] ?? 0), isManual ? 0 : pauses);
   const steps = lots.flat().flatMap((lot) => openSteps(lot).map((step) => ({ step, lot })));
-  const unknown = steps.filter(({ step, lot }) => times.timeOf(step, lot)?.expected == null);
+  const unknown = steps.filter(({ step, lot }) => historyOf(step, lot) === null);
   const isHeld = unknown.some(({ step }) => isHold(step));
   const withoutHistory = unknown.filter(({ step }) => !isHold(step)).map(({ step }) => stepName(step));
-  const samples = steps.flatMap(({ step, lot }) => times.samplesOf(step, lot) ?? []);
+  const samples = steps.flatMap(({ step, lot }) => historyOf(step, lot)?.samples || []);
   const unknownBecause: UnknownDuration[] = [];
   if (withoutHistory.length > 0) unknownBecause.push("NO_HISTORY");
   if (isHeld) unknownBecause.push("HOLD");
@@ -139,57 +133,32 @@ function openSteps({ plan }: Pick<WaveLot, "plan">): readonly PlannedStep[] {
 }
 
 /** The legs of a run with their times; null if one is unknown. */
-function legTimes(lot: WaveLot, times: StepTimes, measure: Measure): readonly LegTime[] | null {
+function legTimes(lot: WaveLot, historyOf: HistoryOf, measure: Measure): readonly LegTime[] | null {
   const seconds = new Map<number, number>();
   for (const step of openSteps(lot)) {
-    const time = times.timeOf(step, lot)?.[measure] ?? null;
+    const time = secondsOf(historyOf(step, lot), measure);
     if (time === null) return null;
     seconds.set(step.leg, (seconds.get(step.leg) ?? 0) + time);
   }
   return [...seconds].map(([leg, time]) => ({ phase: lot.plan.legs[leg]?.phase ?? "", seconds: time }));
 }
 
-interface StepTimes {
-  timeOf(step: PlannedStep, lot: Pick<WaveLot, "model">): StepTime | null;
-  /** Null for a step without a history, and for one of fixed duration. */
-  samplesOf(step: PlannedStep, lot: Pick<WaveLot, "model">): number | null;
+type HistoryOf = (step: PlannedStep, lot: Pick<WaveLot, "model">) => StepHistory | null;
+
+/** The histories of all steps of the plans; each is read once for nodes of the same model. */
+async function stepHistories(rollouts: readonly PlannedRollout[], context: Context): Promise<HistoryOf> {
+  const known = new Map<PlannedStep, Map<string | null, StepHistory | null>>();
+  for (const lot of rollouts.flatMap(({ lots }) => lots.flat()))
+    for (const step of openSteps(lot)) known.set(step, (known.get(step) ?? new Map()).set(lot.model, null));
+  const reads = [...known].flatMap(([step, byModel]) =>
+    [...byModel.keys()].map(async (model) => byModel.set(model, await stepHistory(step, model, context))),
+  );
+  await Promise.all(reads);
+  return (step, { model }) => known.get(step)?.get(model) ?? null;
 }
 
-/** The times of all steps of the plans; each kind of step is read once. */
-async function stepTimes(rollouts: readonly PlannedRollout[], { load }: Context): Promise<StepTimes> {
-  const kinds = new Map<string, StepKind>();
-  const seen = new Map<PlannedStep, Map<string | null, string>>();
-  const keyOf = (step: PlannedStep, model: string | null): string => {
-    const ofStep = seen.get(step) ?? new Map<string | null, string>();
-    seen.set(step, ofStep);
-    const known = ofStep.get(model);
-    if (known !== undefined) return known;
-    const key = JSON.stringify([step.driver, stepName(step), model]);
-    ofStep.set(model, key);
-    kinds.set(key, { driver: step.driver, label: stepName(step), model });
-    return key;
-  };
-  for (const lot of rollouts.flatMap(({ lots }) => lots.flat()))
-    for (const step of openSteps(lot)) if (!isHold(step) && !isReservedWait(step)) keyOf(step, lot.model);
-  const entries = [...kinds];
-  const found = await load.history.loadMany(entries.map(([, kind]) => kind));
-  const histories = new Map<string, StepHistory | null>();
-  found.forEach((history, index) => {
-    if (history instanceof Error) throw history;
-    histories.set(entries[index]?.[0] ?? "", history);
-  });
-  const historyOf = (step: PlannedStep, { model }: Pick<WaveLot, "model">) => histories.get(keyOf(step, model)) ?? null;
-  return {
-    timeOf(step, lot) {
-      if (isHold(step)) return { expected: null, upper: null, least: 0 };
-      if (isReservedWait(step)) {
-        const seconds = Number(step.args["seconds"]);
-        return { expected: seconds, upper: seconds, least: seconds };
-      }
-      const history = historyOf(step, lot);
-      if (!history) return { expected: null, upper: null, least: 0 };
-      return { expected: history.medianSeconds, upper: history.p90Seconds, least: history.medianSeconds };
-    },
-    samplesOf: (step, lot) => (isHold(step) || isReservedWait(step) ? null : (historyOf(step, lot)?.samples ?? null)),
-  };
+/** The time of a step: typical, of nine in ten, and at least; null if unknown. */
+function secondsOf(history: StepHistory | null, measure: Measure): number | null {
+  if (!history) return measure === "least" ? 0 : null;
+  return measure === "upper" ? history.p90Seconds : history.medianSeconds;
 }

@@ -9,7 +9,7 @@ import { ERROR_REMEDY, ERROR_STATUS } from "../../../errors.ts";
 import { pointOfNoReturn, touchesOf } from "../../../lifecycle/touches.ts";
 import { builder, enumValues, wholeSeconds } from "../../base/builder.ts";
 import type { FieldArgs } from "../../base/builder.ts";
-import { badInput } from "../../base/connection.ts";
+import { sizeWithin } from "../../base/connection.ts";
 import {
   ErrorCodeEnum,
   MachinePartEnum,
@@ -32,8 +32,7 @@ const WAVES_MAX = 1_000;
 
 /** The first items of a list, as many as `first`. */
 export function firstOf<Item>(items: readonly Item[], first: number, most: number): Item[] {
-  if (first < 1 || first > most) throw badInput(`\`first\` is ${first}; use 1 to ${most}.`);
-  return items.slice(0, first);
+  return items.slice(0, sizeWithin(most, "first", first));
 }
 
 export const exampleArgs = (arg: FieldArgs) => ({

@@ -2,38 +2,20 @@
  * Plans: the query `plan`, and the planned target, point of no return and estimates of steps, runs and results.
  * Estimates use the durations of earlier attempts on this site; without any there is no estimate.
  */
-import { isHold, isReservedWait } from "../../../engine/views.ts";
 import type { VariableWarning } from "../../../engine/views.ts";
 import type { EffectiveVariable } from "../../../engine/input/variables.ts";
 import type { SubmitAnswer } from "../../../engine/input/answers.ts";
-import type { Refusal } from "../../../errors.ts";
 import { pointOfNoReturn, touchesOf } from "../../../lifecycle/touches.ts";
-import { NODE_VERBS, verbOf } from "../../../lifecycle/verbs.ts";
 import type { StepHistory } from "../../../store/runs/step-durations.ts";
-import type { VerbOptions } from "../../../store/records.ts";
-import { builder, given, needs } from "../../base/builder.ts";
+import { builder, needs } from "../../base/builder.ts";
 import { callerOf } from "../../base/context.ts";
 import type { Context } from "../../base/context.ts";
-import {
-  BootDeviceEnum,
-  BootModeEnum,
-  CommissionFromEnum,
-  FailurePolicyEnum,
-  NodeStateEnum,
-  OperationKindEnum,
-  PowerActionEnum,
-  PowerOnFailureEnum,
-  MachinePartEnum,
-  UntilEnum,
-  VariableSourceEnum,
-} from "../../base/enums.ts";
+import { NodeStateEnum, PowerOnFailureEnum, MachinePartEnum, VariableSourceEnum } from "../../base/enums.ts";
+import { stepHistory } from "./step-history.ts";
 import { UserErrorRef } from "../../base/errors.ts";
 import { RunRef } from "../../base/refs.ts";
 import { StepRef, stepsOf } from "../work/step.ts";
 import type { StepView } from "../work/step.ts";
-import { installFields, installOf } from "../images/image.ts";
-import { StepInput, stepChoices } from "../fleet/runbook.ts";
-import { NodeSelectorInput, nodeSelector } from "../selectors.ts";
 import {
   ACCEPTED_COUNT,
   REFUSED_COUNT,
@@ -43,8 +25,7 @@ import {
   plannedSteps,
   refusedCount,
 } from "../work/node-work.ts";
-import { WavesInput, wavesOf } from "../work/waves.ts";
-import { acceptanceField, variableFields } from "../work/verb-terms.ts";
+import { VERBS, requestOf } from "../work/verbs.ts";
 
 // ---- estimates
 
@@ -76,19 +57,9 @@ function toMilliseconds(seconds: number): number {
   return Math.round(seconds * 1000) / 1000;
 }
 
-/** Null without a history, and for a hold, which lasts until an operator releases it. */
-async function estimateOf({ planned, nodeId }: StepView, { load }: Context): Promise<StepHistory | null> {
-  if (isHold(planned)) return null;
-  if (isReservedWait(planned)) {
-    const seconds = Number(planned.args["seconds"]);
-    return { medianSeconds: seconds, p90Seconds: seconds, samples: 0, model: null };
-  }
-  const node = nodeId === null ? null : await load.node.load(nodeId);
-  return load.history.load({
-    driver: planned.driver,
-    label: `${planned.interface}.${planned.name}`,
-    model: node?.model ?? null,
-  });
+async function estimateOf({ planned, nodeId }: StepView, context: Context): Promise<StepHistory | null> {
+  const node = nodeId === null ? null : await context.load.node.load(nodeId);
+  return stepHistory(planned, node?.model ?? null, context);
 }
 
 /** The estimate of all steps that would run; null if one of them has none. */
@@ -199,12 +170,12 @@ builder.objectFields(WorkResultRef, (t) => ({
     type: [EffectiveVariableRef],
     description:
       "Variables that the drivers get, by name, each with the source of its value; empty for a refused node.",
-    resolve: ({ variables }) => [...(variables ?? [])],
+    resolve: ({ variables }) => variables ?? [],
   }),
   warnings: t.field({
     type: [VariableWarningRef],
     description: "Variables that no driver of the node declares; empty for a refused node.",
-    resolve: ({ warnings }) => [...(warnings ?? [])],
+    resolve: ({ warnings }) => warnings ?? [],
   }),
   estimate: t.field({
     type: EstimateRef,
@@ -224,48 +195,13 @@ builder.interfaceField(StartedWorkRef, "planHash", (t) =>
 // ---- the query
 
 const PlanInput = builder.inputType("PlanInput", {
-  description: "Verb to plan, with the input of its mutation.",
-  fields: (t) => ({
-    kind: t.field({ type: OperationKindEnum, required: true, description: "Verb to plan." }),
-    nodes: t.field({ type: NodeSelectorInput, required: true, description: "Selection of nodes." }),
-    ...acceptanceField(t),
-    until: t.field({ type: UntilEnum, description: "For COMMISSION: state in which it ends; ACTIVE by default." }),
-    from: t.field({
-      type: CommissionFromEnum,
-      description: "For COMMISSION: what it keeps of the earlier work; STAGE by default.",
-    }),
-    reinstall: t.boolean({
-      description: "For DEPLOY and REDEPLOY: install again on ACTIVE nodes, which erases their systems.",
-    }),
-    steps: t.field({
-      type: [StepInput],
-      description: "For CLEAN and DEPLOY: steps to run in this order instead of the automatic ones.",
-    }),
-    runbook: t.string({
-      description: "For CLEAN and DEPLOY: name of a runbook whose steps run instead of the automatic ones.",
-    }),
-    action: t.field({ type: PowerActionEnum, description: "For POWER: the power action." }),
-    timeoutSeconds: t.int({
-      description: "For POWER with SOFT_OFF or SOFT_REBOOT: seconds that the system may take to shut down.",
-    }),
-    device: t.field({ type: BootDeviceEnum, description: "For BOOT_DEVICE: the device." }),
-    persistent: t.boolean({ description: "For BOOT_DEVICE: whether all later starts use the device." }),
-    mode: t.field({ type: BootModeEnum, description: "For BOOT_DEVICE: how the firmware starts the device." }),
-    force: t.boolean({ description: "Include nodes that have disappeared or that have a fault." }),
-    maxParallel: t.int({
-      description:
-        "Maximum number of nodes worked on at the same time; the others are QUEUED in the order of the request.",
-    }),
-    waves: t.field({ type: WavesInput, description: "Start the nodes in waves; by default all at once." }),
-    ...installFields(t),
-    hostGroup: t.string({ description: "For REDEPLOY: host group to deploy the nodes for." }),
-    ...variableFields(t),
-    onFailure: t.field({ type: FailurePolicyEnum, description: "Effect of a failed node on the others." }),
-    powerOnFailure: t.field({
-      type: PowerOnFailureEnum,
-      description: "Power of a node whose cleaning or deployment fails. By default as `Site.powerOnFailure` says.",
-    }),
-  }),
+  description:
+    "Verb to plan, with the input of its mutation. Exactly one field. `idempotencyKey`, `reason` and `dryRun` of the input have no effect.",
+  isOneOf: true,
+  fields: (t) =>
+    Object.fromEntries(
+      [...VERBS].map(([mutation, { input }]) => [mutation, t.field({ type: input, description: `Plan ${mutation}.` })]),
+    ),
 });
 
 export const PlanPayloadRef = builder.objectRef<SubmitAnswer>("PlanPayload").implement({
@@ -277,7 +213,8 @@ export const PlanPayloadRef = builder.objectRef<SubmitAnswer>("PlanPayload").imp
     }),
     errors: t.expose("refusals", {
       type: [UserErrorRef],
-      description: "Reasons why the whole request would be refused, one for each code; empty if it would be accepted.",
+      description:
+        "Reasons why the whole request would be refused, one for each code; empty if it would be accepted. A `path` is that in the input of the mutation.",
     }),
     planHash: t.string({ nullable: true, description: PLAN_HASH, resolve: ({ planHash }) => planHash ?? null }),
     acceptedCount: t.int({ description: ACCEPTED_COUNT, resolve: acceptedCount }),
@@ -285,100 +222,15 @@ export const PlanPayloadRef = builder.objectRef<SubmitAnswer>("PlanPayload").imp
   }),
 });
 
-type PlanRequest = typeof PlanInput.$inferInput;
-
-/** Members of the input that only some verbs take. */
-const OWN_MEMBERS = [...new Set(NODE_VERBS.flatMap((verb) => [...verbOf(verb).takes]))];
-
-/** Errors that the types of the verbs' mutations rule out: a member that the verb does not have, or a missing one. */
-function flawsOf(input: PlanRequest): Refusal[] {
-  const { kind } = input;
-  if (kind === "DISCOVER")
-    return [
-      {
-        code: "INVALID_INPUT",
-        message:
-          "DISCOVER works on addresses, not on nodes, and cannot be planned. Use discoverNodes with `dryRun: true`.",
-        path: ["input", "kind"],
-      },
-    ];
-  const stray = OWN_MEMBERS.filter((member) => input[member] != null && !verbOf(kind).takes.includes(member));
-  const flaws = stray.map((member): Refusal => {
-    const takers = NODE_VERBS.filter((verb) => verbOf(verb).takes.includes(member));
-    return {
-      code: "INVALID_INPUT",
-      message: `${kind} does not accept \`${member}\`; only ${takers.join(" and ")} ${takers.length > 1 ? "do" : "does"}. Remove it.`,
-      path: ["input", member],
-    };
-  });
-  for (const [needy, member] of [
-    ["POWER", "action"],
-    ["BOOT_DEVICE", "device"],
-  ] as const)
-    if (kind === needy && input[member] == null)
-      flaws.push({ code: "INVALID_INPUT", message: `${kind} requires \`${member}\`.`, path: ["input", member] });
-  return flaws;
-}
-
-function optionsOf({
-  kind,
-  until,
-  from,
-  reinstall,
-  steps,
-  runbook,
-  action,
-  timeoutSeconds,
-  device,
-  persistent,
-  mode,
-  hostGroup,
-  force,
-}: PlanRequest): VerbOptions {
-  const chosen = stepChoices(steps, kind === "DEPLOY" ? "deploy" : "clean");
-  return {
-    ...(until != null && { until }),
-    ...(from != null && { from }),
-    ...(reinstall != null && { reinstall }),
-    ...(chosen && { steps: chosen }),
-    ...(runbook != null && { runbook }),
-    ...(action != null && { powerAction: action }),
-    ...(timeoutSeconds != null && { softTimeoutSeconds: timeoutSeconds }),
-    ...(device != null && { bootDevice: { device, persistent: persistent ?? false, ...(mode && { mode }) } }),
-    ...(hostGroup != null && { hostGroup }),
-    ...(force && { force }),
-  };
-}
-
 builder.queryField("plan", (t) =>
   t.field({
     type: PlanPayloadRef,
     // Drivers are asked, so the query reads without a snapshot (query-snapshot.ts).
-    extensions: { ...needs("READ").extensions, waits: true },
+    ...needs("READ", { waits: true }),
     description:
       "Plan of a verb, node by node: the steps in their order with an estimate of their duration and the point of no return, or the reason for a refusal. Same as the verb with `dryRun: true`: it writes nothing and blocks no other request.",
-    args: { input: t.arg({ type: PlanInput, required: true, description: "Verb and nodes." }) },
-    resolve: (_root, { input }, context) => {
-      const flaws = flawsOf(input);
-      if (flaws.length > 0) return { operationId: null, results: [], refusals: flaws, replayed: false };
-      const { kind, acceptance } = input;
-      const terms = {
-        acceptance,
-        maxParallel: given(input.maxParallel),
-        waves: input.waves ? wavesOf(input.waves) : undefined,
-        variables: given(input.variables),
-        unknownVariables: input.unknownVariables,
-        onFailure: given(input.onFailure),
-        powerOnFailure: given(input.powerOnFailure),
-        dryRun: true,
-      };
-      return context.services.engine.submit(callerOf(context), {
-        ...terms,
-        kind,
-        nodes: nodeSelector(input.nodes),
-        options: optionsOf(input),
-        ...installOf(input),
-      });
-    },
+    args: { input: t.arg({ type: PlanInput, required: true, description: "Verb, with its input." }) },
+    resolve: (_root, { input }, context) =>
+      context.services.engine.submit(callerOf(context), { ...requestOf(input), dryRun: true }),
   }),
 );

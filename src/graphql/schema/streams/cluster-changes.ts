@@ -23,7 +23,7 @@ const ClusterChangeRef = changeUnion({
 builder.subscriptionField("clusterChanges", (t) =>
   t.field({
     type: ClusterChangeRef,
-    ...needs("READ"),
+    ...needs("READ", { eventKey: changeKey }),
     description:
       "Every visible change of matching clusters, in commit order and without gaps: name, settings, revision, and the state and counts that follow from their nodes. With `snapshot: true`, all matching clusters come first. With `after`, the stream continues after a cursor. With neither, it starts now. Several changes of a cluster are one item, at most five a second.",
     args: {
@@ -39,6 +39,5 @@ builder.subscriptionField("clusterChanges", (t) =>
       return clusterChanges(services, { ...beginning(begin), filter: clusterFilter(filter) });
     },
     resolve: (item) => item,
-    extensions: { ...needs("READ").extensions, eventKey: changeKey },
   }),
 );

@@ -23,7 +23,7 @@ const NodeChangeRef = changeUnion({
 builder.subscriptionField("nodeChanges", (t) =>
   t.field({
     type: NodeChangeRef,
-    ...needs("READ"),
+    ...needs("READ", { eventKey: changeKey }),
     description:
       "Every visible change of matching nodes, in commit order and without gaps: state, power, presence, labels, settings, current run and all other fields. With `snapshot: true`, all matching nodes come first. With `after`, the stream continues after a cursor. With neither, it starts now. Several changes of a node may be one item.",
     args: {
@@ -37,6 +37,5 @@ builder.subscriptionField("nodeChanges", (t) =>
     subscribe: (_root, { filter, ...begin }, { services }) =>
       nodeChanges(services, { filter: streamFilter(filter), ...beginning(begin) }),
     resolve: (item) => item,
-    extensions: { ...needs("READ").extensions, eventKey: changeKey },
   }),
 );

@@ -24,7 +24,7 @@ const OperationChangeRef = changeUnion({
 builder.subscriptionField("operationChanges", (t) =>
   t.field({
     type: OperationChangeRef,
-    ...needs("READ"),
+    ...needs("READ", { eventKey: changeKey }),
     description:
       "Every visible change of matching operations, in commit order and without gaps: their beginning and end, state, progress, waves and interrupts. With `snapshot: true`, all matching operations come first, newest first, at most 50,000: filter by `states` or `createdSince`, because all operations since the installation match otherwise; more are the error LIMIT_EXCEEDED. With `after`, the stream continues after a cursor. With neither, it starts now. Several changes of an operation are one item, at most five a second.",
     args: {
@@ -43,6 +43,5 @@ builder.subscriptionField("operationChanges", (t) =>
       return operationChanges(services, request);
     },
     resolve: (item) => item,
-    extensions: { ...needs("READ").extensions, eventKey: changeKey },
   }),
 );

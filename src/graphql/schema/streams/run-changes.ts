@@ -46,7 +46,7 @@ async function runsOf({ operation, node }: Choice, { services, load }: Context):
 builder.subscriptionField("runChanges", (t) =>
   t.field({
     type: RunChangeRef,
-    ...needs("READ"),
+    ...needs("READ", { eventKey: changeKey }),
     description:
       "Every visible change of the runs of one operation or of one node, in commit order and without gaps: their beginning and end, steps, waits, interrupts and progress. Give exactly one of `operation` and `node`; one that does not exist is the error NOT_FOUND. With `snapshot: true`, all its runs come first. With `after`, the stream continues after a cursor. With neither, it starts now. Several changes of a run are one item, at most five a second.",
     args: {
@@ -57,6 +57,5 @@ builder.subscriptionField("runChanges", (t) =>
     subscribe: async (_root, { operation, node, ...begin }, context) =>
       runChanges(context.services, { ...beginning(begin), of: await runsOf({ operation, node }, context) }),
     resolve: (item) => item,
-    extensions: { ...needs("READ").extensions, eventKey: changeKey },
   }),
 );

@@ -52,10 +52,9 @@ export const StreamResetRef = builder.objectRef<Of<"reset">>("StreamReset").impl
       resolve: ({ cursor }) => logCursorText(cursor),
     }),
     // Not `reason`: `Transition.reason` is a String, and a query could not select both from the union.
-    code: t.field({
+    code: t.expose("reason", {
       type: StreamResetReasonEnum,
       description: "Reason. After CURSOR_EXPIRED, subscribe again with `snapshot: true`.",
-      resolve: ({ reason }) => reason,
     }),
   }),
 });
@@ -95,7 +94,7 @@ const eventKey: EventKey<NodeStreamItem> = (item) => {
 builder.subscriptionField("nodeTransitions", (t) =>
   t.field({
     type: NodeStreamItemRef,
-    ...needs("READ"),
+    ...needs("READ", { eventKey }),
     description:
       "Transitions of matching nodes in commit order, without gaps or repetition. With `snapshot: true`, all matching nodes come first, then their transitions. With `after`, the stream continues after a cursor. With neither, it starts now.",
     args: {
@@ -119,6 +118,5 @@ builder.subscriptionField("nodeTransitions", (t) =>
       return nodeStream(services, { filter: streamFilter(filter), after: logCursorOf(after), snapshot });
     },
     resolve: (item) => (item.kind === "transition" ? item.row : item),
-    extensions: { ...needs("READ").extensions, eventKey },
   }),
 );

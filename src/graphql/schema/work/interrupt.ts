@@ -12,11 +12,10 @@ const InterruptEnum = builder.enumType("Interrupt", {
 });
 
 builder.objectFields(OperationRef, (t) => ({
-  interrupt: t.field({
+  interrupt: t.expose("interrupt", {
     type: InterruptEnum,
     nullable: true,
     description: "Stop or abort that was requested for the operation; null if none was.",
-    resolve: ({ interrupt }) => interrupt,
   }),
   interruptBy: t.exposeString("interruptBy", {
     nullable: true,
@@ -29,12 +28,11 @@ builder.objectFields(OperationRef, (t) => ({
 }));
 
 builder.objectFields(RunRef, (t) => ({
-  interrupt: t.field({
+  interrupt: t.expose("interrupt", {
     type: InterruptEnum,
     nullable: true,
     description:
       "Stop or abort that was requested for this run; null if none was. A stop of the whole operation is shown at the operation only.",
-    resolve: ({ interrupt }) => interrupt,
   }),
   interruptBy: t.exposeString("interruptBy", {
     nullable: true,

@@ -1,6 +1,7 @@
 /** Answers of verbs, and of abort, stop and restart: one result per node, and the operations. */
 import type { NodeAnswer, SubmitAnswer } from "../../../engine/input/answers.ts";
 import type { AbortEffect } from "../../../lifecycle/interrupts.ts";
+import { existing } from "../../base/batching.ts";
 import { builder } from "../../base/builder.ts";
 import type { OutputFields } from "../../base/builder.ts";
 import { AbortEffectEnum } from "../../base/enums.ts";
@@ -19,11 +20,10 @@ export function plannedSteps({ plan, nodeId }: NodeResult): StepView[] | null {
 
 /** Why a node was refused. */
 const errorFields = (t: OutputFields<NodeAnswer>) => ({
-  error: t.field({
+  error: t.expose("refusal", {
     type: UserErrorRef,
     nullable: true,
     description: "First reason why the node was refused; null if it was accepted.",
-    resolve: ({ refusal }) => refusal,
   }),
   errors: t.field({
     type: [UserErrorRef],
@@ -107,10 +107,9 @@ const WorkPayloadRef = builder.interfaceRef<SubmitAnswer>("WorkPayload").impleme
         "The operation; null for a refused request and for the dry run of a verb, and if a restart or an interrupt concerns several operations.",
       resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)),
     }),
-    results: t.field({
+    results: t.expose("results", {
       type: [NodeResultRef],
       description: "One result per node, in the order of the request.",
-      resolve: ({ results }) => [...results],
     }),
     acceptedCount: t.int({ description: ACCEPTED_COUNT, resolve: acceptedCount }),
     refusedCount: t.int({ description: REFUSED_COUNT, resolve: refusedCount }),
@@ -126,10 +125,9 @@ export const StartedWorkRef = builder.interfaceRef<SubmitAnswer>("StartedWorkPay
   description: "Answer to a request that starts work.",
   interfaces: [WorkPayloadRef],
   fields: (t) => ({
-    results: t.field({
+    results: t.expose("results", {
       type: [WorkResultRef],
       description: "One result per node, in the order of the request.",
-      resolve: ({ results }) => [...results],
     }),
     replayed: t.exposeBoolean("replayed", {
       description:
@@ -165,10 +163,9 @@ export function interruptPayload(mutation: string, result: typeof InterruptResul
     interfaces: [WorkPayloadRef, InterruptPayloadRef],
     fields: (t) => ({
       ...allOperations(t, "All operations whose work is meant."),
-      results: t.field({
+      results: t.expose("results", {
         type: [result],
         description: "One result per node, in the order of the request.",
-        resolve: ({ results }) => [...results],
       }),
     }),
   });
@@ -178,11 +175,8 @@ const allOperations = (t: OutputFields<SubmitAnswer>, description: string) => ({
   operations: t.field({
     type: [OperationRef],
     description: `${description} Empty for a refused request.`,
-    resolve: async ({ operationId, operationIds }, _args, { load }) => {
-      const ids = operationIds ?? (operationId === null ? [] : [operationId]);
-      const found = await Promise.all(ids.map((id) => load.operation.load(id)));
-      return found.filter((operation) => operation !== null);
-    },
+    resolve: ({ operationId, operationIds }, _args, { load }) =>
+      existing(load.operation, operationIds ?? (operationId === null ? [] : [operationId])),
   }),
 });
 

@@ -1,26 +1,12 @@
 /** Filters of operations, for the list and for the stream. */
 import { findCluster } from "../../../engine/views.ts";
-import type { OperationState } from "../../../lifecycle/operation-states.ts";
-import type { OperationKind } from "../../../lifecycle/verbs.ts";
 import type { OperationFilter } from "../../../store/operations/operation-filter.ts";
 import type { Reader } from "../../../store/postgres/database.ts";
-import { builder, given } from "../../base/builder.ts";
+import { builder, given, givenMembers } from "../../base/builder.ts";
 import { OperationKindEnum, OperationStateEnum } from "../../base/enums.ts";
 import { keyOf, uuidOrNone } from "../../base/ids.ts";
 import { clusterChoice, ClusterRefInput, limitStreamFilter, nodeId, NodeRefInput } from "../selectors.ts";
 import { notFound } from "../streams/streams.ts";
-
-export interface OperationFilterShape {
-  ids?: string[] | null | undefined;
-  kinds?: OperationKind[] | null | undefined;
-  states?: OperationState[] | null | undefined;
-  node?: typeof NodeRefInput.$inferInput | null | undefined;
-  cluster?: { id?: string | null | undefined; name?: string | null | undefined } | null | undefined;
-  requestedBy?: string[] | null | undefined;
-  text?: string | null | undefined;
-  createdSince?: Date | null | undefined;
-  createdBefore?: Date | null | undefined;
-}
 
 export const OperationFilterInput = builder.inputType("OperationFilter", {
   description: "Filter for operations. The given fields are combined with AND.",
@@ -46,23 +32,20 @@ export const OperationFilterInput = builder.inputType("OperationFilter", {
   }),
 });
 
+type OperationFilterShape = typeof OperationFilterInput.$inferInput;
+
 export async function operationFilter(
   filter: OperationFilterShape | null | undefined,
   reader: Reader,
 ): Promise<OperationFilter | undefined> {
   if (!filter) return undefined;
+  const { ids, node, cluster, requestedBy, ...plain } = filter;
   return {
-    ids: filter.ids?.map((id) => uuidOrNone(keyOf("Operation", id))),
-    kinds: given(filter.kinds),
-    states: given(filter.states),
-    nodeId: filter.node ? uuidOrNone(await nodeId(filter.node, reader)) : undefined,
-    clusterId: filter.cluster
-      ? ((await findCluster(reader, clusterChoice(filter.cluster))) ?? uuidOrNone(""))
-      : undefined,
-    actors: given(filter.requestedBy),
-    text: given(filter.text),
-    createdSince: given(filter.createdSince),
-    createdBefore: given(filter.createdBefore),
+    ...givenMembers(plain),
+    ids: ids?.map((id) => uuidOrNone(keyOf("Operation", id))),
+    nodeId: node ? uuidOrNone(await nodeId(node, reader)) : undefined,
+    clusterId: cluster ? ((await findCluster(reader, clusterChoice(cluster))) ?? uuidOrNone("")) : undefined,
+    actors: given(requestedBy),
   };
 }
 

@@ -4,9 +4,10 @@ import type { RunState } from "../../../lifecycle/operation-states.ts";
 import { countOperations, operationsPage } from "../../../store/operations/operation-lists.ts";
 import { restartedBy } from "../../../store/operations/operations.ts";
 import type { OperationRow } from "../../../store/operations/operations.ts";
-import type { Failure, Waves } from "../../../store/records.ts";
+import type { Waves } from "../../../store/records.ts";
 import { runCountsOf, runsPages } from "../../../store/runs/runs.ts";
 import { transitionCountsOfOperations, transitionsOfOperations } from "../../../store/log/transitions.ts";
+import { existing } from "../../base/batching.ts";
 import { builder, given, needs } from "../../base/builder.ts";
 import {
   connectionOf,
@@ -158,11 +159,7 @@ builder.objectType(OperationRef, {
     restartOf: t.field({
       type: [OperationRef],
       description: `Operations that this one restarts, newest first: several if they made the same request. The first ${RESTARTED_MAX} of them; empty if it is not a restart.`,
-      resolve: async (operation, _args, { load }) => {
-        const ids = restartedBy(operation).slice(0, RESTARTED_MAX);
-        const found = await Promise.all(ids.map((id) => load.operation.load(id)));
-        return found.filter((earlier) => earlier !== null);
-      },
+      resolve: (operation, _args, { load }) => existing(load.operation, restartedBy(operation).slice(0, RESTARTED_MAX)),
     }),
     createdAt: t.expose("createdAt", { type: "DateTime", description: "Time when it was accepted." }),
     startedAt: t.expose("startedAt", {
@@ -187,7 +184,7 @@ builder.objectFields(OperationRef, (t) => ({
   cleanUpFailures: t.field({
     type: [FailureRef],
     description: "Failures during the clean-up by the failure policy. The original failure is in `firstFailure`.",
-    resolve: ({ id }, _args, { load }) => load.cleanUpFailures.load(id) as Promise<Failure[]>,
+    resolve: ({ id }, _args, { load }) => load.cleanUpFailures.load(id),
   }),
   totalCount: t.exposeInt("totalCount", { description: "Number of nodes; for a discovery, number of addresses." }),
   finishedCount: t.int({

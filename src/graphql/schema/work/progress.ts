@@ -1,22 +1,19 @@
 /** Progress of runs and operations, and the time that an operation still needs. */
-import { isHold, isReservedWait } from "../../../engine/views.ts";
 import { progressOf, secondsLeft } from "../../../lifecycle/progress.ts";
 import type { StepWeight } from "../../../lifecycle/progress.ts";
 import type { OperationRow } from "../../../store/operations/operations.ts";
 import { builder } from "../../base/builder.ts";
 import type { Context } from "../../base/context.ts";
 import { OperationRef, RunRef } from "../../base/refs.ts";
-import { stepName } from "./step.ts";
+import { stepHistory } from "../plans/step-history.ts";
 
 /** The steps of a plan that run, with their expected durations. Steps kept from an earlier run do not count. */
-async function weightsOf(planHash: string, { load }: Context): Promise<readonly StepWeight[]> {
-  const plan = await load.plan.load(planHash);
+async function weightsOf(planHash: string, context: Context): Promise<readonly StepWeight[]> {
+  const plan = await context.load.plan.load(planHash);
   const open = (plan?.steps ?? []).flatMap((step, index) => (step.kept ? [] : [{ step, index }]));
   return Promise.all(
     open.map(async ({ step, index }) => {
-      if (isHold(step)) return { index, seconds: null };
-      if (isReservedWait(step)) return { index, seconds: Number(step.args["seconds"]) };
-      const history = await load.history.load({ driver: step.driver, label: stepName(step), model: null });
+      const history = await stepHistory(step, null, context);
       return { index, seconds: history?.medianSeconds ?? null };
     }),
   );

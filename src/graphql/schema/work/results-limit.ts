@@ -15,13 +15,14 @@ import { uuidOrNone } from "../../base/ids.ts";
 import { LIMITS, beyond } from "../../base/request-limits.ts";
 import { hasResults, valuesOf } from "../../execution/cost.ts";
 import { workSelector } from "../selectors.ts";
+import type { WorkSelectorShape } from "../selectors.ts";
 
 type Resolver = GraphQLFieldResolver<unknown, Context, Record<string, unknown>>;
 
-/** The input of a mutation, or of `plan`: its selectors and lists of nodes. */
+/** The input of a mutation: its selectors and lists of nodes. */
 interface NodesInput {
-  readonly nodes?: unknown;
-  readonly work?: unknown;
+  readonly nodes?: WorkSelectorShape | unknown[];
+  readonly work?: WorkSelectorShape;
   readonly revisions?: unknown;
 }
 
@@ -42,13 +43,18 @@ export function limitResults(type: GraphQLObjectType): void {
 function limited(resolve: Resolver): Resolver {
   return async (source, args, context, info) => {
     const isFew = valuesIn(info, FEW_FIELDS_NODES) <= LIMITS.values;
-    const counted = isFew ? 0 : await countSelected(context.services.database.reader, args["input"] as NodesInput);
+    const counted = isFew ? 0 : await countSelected(context.services.database.reader, inputOf(info, args));
     spend(context, info, counted);
     const payload = (await resolve(source, args, context, info)) as NodesPayload;
     const returned = (payload.results ?? payload.nodes ?? []).length;
     if (returned > counted) spend(context, info, returned - counted);
     return payload;
   };
+}
+
+/** The input of `plan` is that of a mutation, under its name. */
+function inputOf({ fieldName }: GraphQLResolveInfo, { input }: Readonly<Record<string, unknown>>): NodesInput {
+  return (fieldName === "plan" ? Object.values(input as object)[0] : input) as NodesInput;
 }
 
 /** A selection that fits for as many nodes is limited by its payload alone: without a query that counts the nodes. */

@@ -2,7 +2,7 @@
 import { stepUnderWay } from "../../../engine/views.ts";
 import { judgeAbort } from "../../../lifecycle/interrupts.ts";
 import { isUnfinished } from "../../../lifecycle/operation-states.ts";
-import type { Failure, LeftAs } from "../../../store/records.ts";
+import type { LeftAs } from "../../../store/records.ts";
 import type { RejectedCallbackRow } from "../../../store/runs/rejected-callbacks.ts";
 import type { OperationRow } from "../../../store/operations/operations.ts";
 import type { RunRow } from "../../../store/runs/runs.ts";
@@ -142,10 +142,9 @@ builder.objectFields(RunRef, (t) => ({
     description: "Reason why the run failed, or why its abort had problems; null otherwise.",
     resolve: ({ failure, interruptFailure }) => failure ?? interruptFailure,
   }),
-  errors: t.field({
+  errors: t.expose("errors", {
     type: [FailureRef],
     description: "Failures of steps during a best-effort operation.",
-    resolve: ({ errors }) => [...errors] as Failure[],
   }),
   cleanupFailed: t.boolean({
     description: "Whether a step of a best-effort operation failed: data that it should have removed may still exist.",
@@ -154,7 +153,7 @@ builder.objectFields(RunRef, (t) => ({
   rejectedCallbacks: t.field({
     type: [RejectedCallbackRef],
     description: "Rejected callbacks of the run, oldest first; at most 100 are recorded.",
-    resolve: async ({ id }, _args, { load }) => [...(await load.rejectedCallbacks.load(id))],
+    resolve: ({ id }, _args, { load }) => load.rejectedCallbacks.load(id),
   }),
   machineCondition: t.expose("leftAs", {
     type: MachineConditionRef,

@@ -4,13 +4,13 @@ import type { LogStreamItem } from "../../../feed/log/log-stream.ts";
 import { lineCounts, logPages } from "../../../store/runs/step-log.ts";
 import { builder, needs } from "../../base/builder.ts";
 import {
-  badInput,
   connectionType,
   connectionWith,
   EMPTY_PAGE,
   numberedRequest,
   pageArgs,
   positionOf,
+  sizeWithin,
   TRANSITIONS_PAGE_MAX,
 } from "../../base/connection.ts";
 import { keyOf, uuidOrNone } from "../../base/ids.ts";
@@ -57,9 +57,9 @@ builder.objectField(StepRef, "log", (t) =>
       }),
     },
     resolve: async ({ planned, index, attempts }, { tail }, { load }) => {
-      if (tail < 1 || tail > TAIL_MAX) throw badInput(`\`tail\` is ${tail}; use 1 to ${TAIL_MAX}.`);
+      const most = sizeWithin(TAIL_MAX, "tail", tail);
       const [first] = attempts;
-      const rows = first ? await load.logTail.load({ runId: first.runId, step: index, tail }) : [];
+      const rows = first ? await load.logTail.load({ runId: first.runId, step: index, tail: most }) : [];
       return rows.map((row): Line => ({ kind: "line", row, label: stepName(planned) }));
     },
   }),

@@ -65,7 +65,7 @@ export const AttemptRef = builder.objectRef<AttemptRow>("StepAttempt").implement
       type: [DriverCallRef],
       description:
         "Calls of interfaces for which the node names several drivers, oldest first, at most the newest 50. Empty if it names one.",
-      resolve: ({ driverTries }) => [...(driverTries ?? [])],
+      resolve: ({ driverTries }) => driverTries ?? [],
     }),
     failure: t.expose("failure", {
       type: FailureRef,

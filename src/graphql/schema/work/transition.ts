@@ -1,24 +1,18 @@
 /** Transitions: the type and the list, which has the same cursors as the stream. */
 import { GraphQLError } from "graphql";
 import type { Reader } from "../../../store/postgres/database.ts";
-import {
-  checkCursor,
-  countTransitions,
-  cursorBefore,
-  transitionsAfter,
-  transitionsBefore,
-} from "../../../store/log/transitions.ts";
+import { checkCursor, countTransitions, cursorBefore, transitionsPage } from "../../../store/log/transitions.ts";
 import type { Page } from "../../../store/postgres/pagination.ts";
 import type { LogCursor, TransitionFilter, TransitionRow } from "../../../store/log/transitions.ts";
 import { nodeCondition } from "../../../store/nodes/node-filter.ts";
-import { builder, given, needs } from "../../base/builder.ts";
+import { builder, givenMembers, needs } from "../../base/builder.ts";
 import {
   connectionType,
   connectionWith,
   logCursorOf,
   logPositionOf,
+  numberedRequest,
   pageArgs,
-  pageSize,
   TRANSITIONS_PAGE_MAX,
 } from "../../base/connection.ts";
 import { logCursorText } from "../../base/log-cursor.ts";
@@ -111,31 +105,12 @@ export function transitionConnection(page: Page<TransitionRow>, totalCount: () =
 }
 
 export async function transitionsOf(reader: Reader, filter: TransitionFilter | undefined, args: PageArgs) {
-  const { limit, fromEnd } = pageSize(args, TRANSITIONS_PAGE_MAX);
   const cursor = logCursorOf(args.after);
-  const after = cursor?.position;
-  const before = logPositionOf(args.before);
-  const scope = filter && { filter };
-  const rows = fromEnd
-    ? (await transitionsBefore(reader, { before: before ?? null, limit: limit + 1, ...scope })).filter(
-        ({ position }) => position > (after ?? 0),
-      )
-    : await transitionsAfter(reader, {
-        after: after ?? 0,
-        limit: limit + 1,
-        ...(before !== undefined && { until: before - 1 }),
-        ...scope,
-      });
+  const request = numberedRequest(args, TRANSITIONS_PAGE_MAX, logPositionOf);
+  const page = await transitionsPage(reader, filter, request);
   // Checked after reading: rows may have been deleted in between.
   if (cursor !== undefined) await requireKept(reader, cursor);
-  const kept = rows.slice(0, limit);
-  const surplus = rows.length > limit;
-  return transitionConnection(
-    fromEnd
-      ? { rows: kept.toReversed(), hasNext: before !== undefined, hasPrevious: surplus }
-      : { rows: kept, hasNext: surplus, hasPrevious: after !== undefined },
-    () => countTransitions(reader, filter),
-  );
+  return transitionConnection(page, () => countTransitions(reader, filter));
 }
 
 /** Throws CURSOR_EXPIRED, like a stream, unless everything after the cursor still exists. */
@@ -172,15 +147,10 @@ const TransitionFilterInput = builder.inputType("TransitionFilter", {
 });
 
 function transitionFilter(where: typeof TransitionFilterInput.$inferInput | null | undefined): TransitionFilter {
-  const operationId = where?.operationId;
+  const { operationId, ...plain } = where ?? {};
   return {
-    actors: given(where?.actors),
-    events: given(where?.events),
-    kinds: given(where?.kinds),
+    ...givenMembers(plain),
     operationId: operationId == null ? undefined : uuidOrNone(keyOf("Operation", operationId)),
-    text: given(where?.text),
-    since: given(where?.since),
-    until: given(where?.until),
   };
 }
 

@@ -1,4 +1,5 @@
 /** Terms that all verbs share: their input fields, and what the engine takes. */
+import type { InputShapeFromFields } from "@pothos/core";
 import type { RequestTerms } from "../../../engine/admission/request-terms.ts";
 import { given } from "../../base/builder.ts";
 import type { InputFields } from "../../base/builder.ts";
@@ -82,19 +83,7 @@ export const workFields = (t: InputFields) => ({
 });
 
 /** The values of `termFields` as resolvers receive them. */
-export interface TermsInput {
-  readonly acceptance: "ALL_OR_NOTHING" | "BEST_EFFORT";
-  readonly idempotencyKey?: string | null | undefined;
-  readonly onFailure?: RequestTerms["onFailure"] | null;
-  readonly powerOnFailure?: RequestTerms["powerOnFailure"] | null;
-  readonly variables?: unknown;
-  readonly unknownVariables: NonNullable<RequestTerms["unknownVariables"]>;
-  readonly maxParallel?: number | null | undefined;
-  readonly waves?: typeof WavesInput.$inferInput | null | undefined;
-  readonly dryRun: boolean;
-  readonly planHash?: string | null | undefined;
-  readonly reason?: string | null | undefined;
-}
+export type TermsInput = InputShapeFromFields<ReturnType<typeof termFields>>;
 
 /** The terms of a restart that null drops, as resolvers receive them. */
 export function keptTermsOf({ onFailure, waves, maxParallel }: TermsInput) {

@@ -1,8 +1,8 @@
 /** Waves of an operation: their inputs, and the mutations that start the next wave, halt the operation or resume it. */
 import type { WavesAnswer } from "../../../engine/scheduling/waves.ts";
 import type { Share, WaveOptions } from "../../../lifecycle/waves.ts";
-import { builder, given, needs } from "../../base/builder.ts";
-import { callerOf } from "../../base/context.ts";
+import { builder, given } from "../../base/builder.ts";
+import { addMutation } from "../../base/mutation.ts";
 import { keyOf } from "../../base/ids.ts";
 import { inputName, payloadName, refusalFields } from "../../base/payload.ts";
 import { OperationRef } from "../../base/refs.ts";
@@ -79,36 +79,32 @@ const WAVE_MUTATIONS = [
   ["resumeWaves", "RESUME", "Continue after a halt. Failures so far no longer count toward `maxFailures`."],
 ] as const;
 
-for (const [name, action, description] of WAVE_MUTATIONS) {
-  const inputType = builder.inputType(inputName(name), {
-    description: `Operation of ${name}.`,
-    fields: (t) => ({
-      operationId: t.id({ required: true, description: "Global ID or raw UUID of the operation." }),
-      reason: t.string({ description: "Reason; shown with the operation while it is halted." }),
-      dryRun: t.boolean({
-        required: true,
-        defaultValue: false,
-        description: "Only return a `forecast`. Nothing is written, and nothing is locked.",
+for (const [name, action, description] of WAVE_MUTATIONS)
+  addMutation(name, {
+    scope: "OPERATE",
+    description,
+    input: builder.inputType(inputName(name), {
+      description: `Operation of ${name}.`,
+      fields: (t) => ({
+        operationId: t.id({ required: true, description: "Global ID or raw UUID of the operation." }),
+        reason: t.string({ description: "Reason; shown with the operation while it is halted." }),
+        dryRun: t.boolean({
+          required: true,
+          defaultValue: false,
+          description: "Only return a `forecast`. Nothing is written, and nothing is locked.",
+        }),
       }),
     }),
-  });
-  const payload = builder.objectRef<WavesAnswer>(payloadName(name)).implement({
-    description: `Answer to ${name}.`,
-    interfaces: [WavesPayloadRef],
-  });
-  builder.mutationField(name, (t) =>
-    t.field({
-      type: payload,
-      ...needs("OPERATE"),
-      description,
-      args: { input: t.arg({ type: inputType, required: true, description: "The operation." }) },
-      resolve: (_root, { input }, context) =>
-        context.services.engine.steerWaves(callerOf(context), {
-          operationId: keyOf("Operation", input.operationId),
-          action,
-          reason: given(input.reason),
-          dryRun: input.dryRun,
-        }),
+    argument: "The operation.",
+    payload: builder.objectRef<WavesAnswer>(payloadName(name)).implement({
+      description: `Answer to ${name}.`,
+      interfaces: [WavesPayloadRef],
     }),
-  );
-}
+    run: ({ operationId, reason, dryRun }, engine, caller) =>
+      engine.steerWaves(caller, {
+        operationId: keyOf("Operation", operationId),
+        action,
+        reason: given(reason),
+        dryRun,
+      }),
+  });

@@ -85,8 +85,7 @@ export function limitStatements(sql: Sql, limits: StatementLimits): Sql {
     if (given[2] && "onexecute" in given[2]) return query;
     const statement = query as unknown as Statement;
     const { handler } = statement;
-    // The handler carries options as its own members, so they are copied to its replacement.
-    statement.handler = Object.assign((one: Statement) => queue.add(Object.assign(one, { handler })), handler);
+    statement.handler = (one) => queue.add(Object.assign(one, { handler }));
     return query;
   };
   return Object.assign(sql, { unsafe: queued, begin: queuedBegin });

@@ -1,0 +1,52 @@
+/** The frame of a change of rows, such as clusters or images: it is carried out as a whole, or refused. */
+import { RefusalError, invalidInput } from "../../errors.ts";
+import type { Refusal } from "../../errors.ts";
+import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
+
+/** The constraint that keeps names unique, and the message for a name that is taken. */
+export interface UniqueName {
+  readonly constraint: string;
+  readonly message: string;
+}
+
+/** The answer of a change, or the one that `refuse` makes of the refusals that the change throws. */
+export async function answerEdit<Answer>(
+  change: () => Promise<Answer>,
+  refuse: (refusals: readonly Refusal[]) => Answer,
+  name?: UniqueName,
+): Promise<Answer> {
+  try {
+    return await change();
+  } catch (error) {
+    if (error instanceof RefusalError) return refuse(error.refusals);
+    if (name && violatedConstraint(error)?.startsWith(name.constraint))
+      return refuse([invalidInput(name.message, ["input", "name"])]);
+    throw error;
+  }
+}
+
+/** The refusals of the items of a list, whose paths begin with `input`, the list and the position, in their order. */
+export function inOrderOfList(refusals: readonly Refusal[]): readonly Refusal[] {
+  const positionOf = ({ path }: Refusal) => Number(path?.[2] ?? 0);
+  return refusals.toSorted((a, b) => positionOf(a) - positionOf(b));
+}
+
+/** Throws the refusals if there are any. */
+export function requireNone(refusals: readonly Refusal[]): void {
+  if (refusals.length > 0) throw new RefusalError(refusals);
+}
+
+/** Throws unless a row has the revision that the request names, if it names one. */
+export function requireRevision(what: string, revision: number, expected: number | undefined): void {
+  if (expected === undefined || expected === revision) return;
+  throw new RefusalError([staleRevision(what, revision, { expected, path: ["input", "ifRevision"] })]);
+}
+
+export function staleRevision(
+  what: string,
+  revision: number,
+  { expected, path }: { readonly expected: number; readonly path: readonly string[] },
+): Refusal {
+  const message = `${what} is at revision ${revision}, not ${expected}. Read it again and repeat the change.`;
+  return { code: "STALE_REVISION", message, path };
+}
