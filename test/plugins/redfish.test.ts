@@ -255,7 +255,7 @@ describe("Redfish driver and a refusal that says what to do", () => {
     });
   });
 
-  test("BMC whose boot mode changes by itself is asked once more, with the mode [R-391]", async () => {
+  test("BMC whose boot mode changes without a request is asked once more, with the mode [R-391]", async () => {
     await using lab = await redfishLab({ traits: { quirks: ["mode-resets"] } });
     await lab.driver.power.setBootDevice?.(lab.call(), "PXE", { persistent: false, mode: "UEFI" });
     expect(lab.bmc.state.boot).toMatchObject({ target: "Pxe", mode: "UEFI" });

@@ -34,8 +34,9 @@ export type Tx = Parameters<Parameters<PostgresJsDatabase["transaction"]>[0]>[0]
 const GENERIC_PLANS = { plan_cache_mode: "force_generic_plan", enable_seqscan: "off", jit: "off" };
 
 /**
- * What the code relies on, whatever the defaults of the role, the database and the server are. Transactions lock the
- * rows that they decide about, which other isolation levels would answer with serialization failures.
+ * The settings of sessions that the code relies on, whatever the defaults of the role, the database and the server are.
+ * Transactions lock the rows that they decide about, which other isolation levels would answer with serialization
+ * failures.
  */
 export const SESSION_SETTINGS = {
   default_transaction_isolation: "read committed",

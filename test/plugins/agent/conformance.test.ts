@@ -51,7 +51,7 @@ describe("settings of the driver agent", () => {
     ["an address without its prefix", { network: { ...NETWORK, address: "10.0.7.20" } }],
     ["a MAC address without colons", { network: { ...NETWORK, mac: "52540000000a" } }],
     ["a disk path outside of /dev", { rootDisk: { path: "/etc/passwd" } }],
-    ["a controller that is no PCI address", { rootDisk: { controller: "HBA 1" } }],
+    ["a controller without a PCI address", { rootDisk: { controller: "HBA 1" } }],
     ["a boot that takes no time", { bootTimeoutSeconds: 0 }],
   ])("settings of the driver agent with %s are refused", (_what, settings) => {
     expect(agentSettings.safeParse(settings).success).toBe(false);
