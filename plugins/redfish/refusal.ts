@@ -1,5 +1,5 @@
 /**
- * What the refusal of a change tells to do. The messages of the answer name what is missing, what is not taken, another
+ * How a refused change can be sent again. The messages of the answer name what is missing, what is not taken, another
  * resource or another moment (DSP0266, 8.6; DSP2065 describes the registries). Vendors have messages of their own, so
  * that the text decides where the ID does not.
  */
@@ -43,7 +43,7 @@ export function remedyOf(answer: HttpAnswer, { path, body, spare, optional }: Se
   return answer.status === 400 && sent.length > 0 ? { kind: "BODY", body: without(body, sent) } : undefined;
 }
 
-/** Messages about a condition that passes by itself. */
+/** Messages about a condition that passes. */
 const NOT_NOW: ReadonlySet<string> = new Set([
   "ServiceTemporarilyUnavailable",
   "UnableToModifyDuringSystemPOST",

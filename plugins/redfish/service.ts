@@ -33,7 +33,7 @@ interface Change {
   readonly task: string;
 }
 
-/** What helps with a refused change. */
+/** How a refused change can be sent again. */
 export interface IfRefused {
   /** Values of members that some BMCs require. */
   readonly spare?: Resource;
@@ -197,7 +197,7 @@ export class RedfishService {
     return this.#change({ method: "POST", path, body, task }, refused);
   }
 
-  /** Sends a change, and after a refusal again as its messages tell; the last refusal is reported. */
+  /** Sends a change, and after a refusal again as its messages say; the last refusal is reported. */
   async #change(given: Change, { spare = {}, optional = [], isDone, seconds }: IfRefused): Promise<Outcome> {
     const end = Math.min(this.#call.deadline.getTime(), Date.now() + NOT_NOW_SECONDS * 1000);
     const tried = new Set<string>();
