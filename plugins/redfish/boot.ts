@@ -70,7 +70,7 @@ function onlyTimeout(error: unknown): undefined {
   if (!(error instanceof RedfishError) || error.kind !== "TIMEOUT") throw error;
 }
 
-/** The firmware mode as the machine names it; nothing for a machine that reports none, and so cannot be asked for one. */
+/** The firmware mode as the machine names it; nothing for a machine that reports none. */
 function modeOf(
   service: RedfishService,
   boot: Resource,

@@ -26,9 +26,9 @@ export type Remedy =
 
 /** The next thing to try; undefined if the answer names nothing. */
 export function remedyOf(answer: HttpAnswer, { path, body, spare, optional }: SentChange): Remedy | undefined {
-  const said = resourceOf(answer.body) ?? {};
-  const keys = messageKeys(said);
-  const words = messageWords(said);
+  const refusal = resourceOf(answer.body) ?? {};
+  const keys = messageKeys(refusal);
+  const words = messageWords(refusal);
   if (keys.some((key) => NOT_NOW.has(key)) || NOT_NOW_TEXT.test(words)) return { kind: "WAIT" };
   const isNamed = (name: string) => new RegExp(`\\b${name}\\b`, "i").test(words);
   const lacking = Object.keys(spare).find((name) => isNamed(name) && !(name in body));

@@ -143,7 +143,7 @@ export class RedfishService {
     return body;
   }
 
-  /** Reads a resource that may be missing; a part that cannot be read otherwise is left out of a partial reading too. */
+  /** Reads a resource that may be missing. A partial reading leaves out what cannot be read for other reasons, too. */
   async find(path: string | undefined, what: string): Promise<Resource | undefined> {
     if (path === undefined) return undefined;
     for (let tries = 1; ; tries += 1) {

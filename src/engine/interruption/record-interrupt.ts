@@ -83,8 +83,8 @@ export async function interruptWholeOperations(
 }
 
 /**
- * Locks the nodes of runs and moves them, as far as they have this edge, so that subscribers of a node receive a pending
- * abort, its withdrawal, or the end of a hold. Nodes whose transitions are equal are moved in one statement.
+ * Locks the nodes of runs and moves them, as far as they have this edge, so that subscribers of a node receive a
+ * pending abort, its withdrawal, or the end of a hold. Nodes whose transitions are equal are moved in one statement.
  */
 export async function moveNodesOf(
   transaction: Transaction,

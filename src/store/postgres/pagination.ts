@@ -4,7 +4,7 @@ import type { InferSelectModel, SQL } from "drizzle-orm";
 import type { PgColumn, PgTable } from "drizzle-orm/pg-core";
 import type { Reader } from "./database.ts";
 
-/** `after` and `before` hold what the list is ordered by, of the row next to the page: by default its key and its id. */
+/** `after` and `before`: what the list is ordered by, of the row next to the page. By default, its key and its id. */
 export interface PageRequest<Key = PageKey> {
   readonly limit: number;
   readonly after?: Key | undefined;

@@ -1,4 +1,4 @@
-/** The verbs: mutations that start work on selected nodes, each with its input. The query `plan` takes the same inputs. */
+/** The verbs: mutations that start work on selected nodes, each with its input, which `plan` takes as well. */
 import type { VerbRequest } from "../../../engine/admission/request-terms.ts";
 import { NODE_VERBS, allowedStates, verbOf } from "../../../lifecycle/verbs.ts";
 import type { NodeVerb } from "../../../lifecycle/verbs.ts";
