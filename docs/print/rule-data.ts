@@ -639,7 +639,7 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-780",
-        rule: "A refused change is sent again as the BMC's messages tell: with or without parameters, at another resource, after the self-test, with another ETag; what is so already is done.",
+        rule: "A refused change is sent again as the BMC's messages require: with or without parameters, at another resource, after the self-test, with another ETag; what is so already is done.",
       },
       {
         id: "R-393",

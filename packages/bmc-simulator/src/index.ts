@@ -2,9 +2,8 @@
 export { startBmc, startFleet, CREDENTIALS } from "./start.ts";
 export type { BmcSettings, Credentials, Fleet, FleetSettings, SimulatedBmc } from "./start.ts";
 export { PRESETS, PRESET_NAMES } from "./traits.ts";
-export type { PresetName, Traits } from "./traits.ts";
+export type { PresetName, QuirkName, Traits } from "./traits.ts";
 export { QUIRKS } from "./quirks.ts";
-export type { QuirkName } from "./quirks.ts";
 export type { Fault, Faults } from "./faults.ts";
 export type { BmcState, Timing } from "./bmc.ts";
 export type { Machine } from "./machine.ts";

@@ -5,6 +5,7 @@
 import type { Bmc } from "./bmc.ts";
 import { ROOT, isBody, objectAt, refuse } from "./resource.ts";
 import type { Answer, Body } from "./resource.ts";
+import type { QuirkName } from "./traits.ts";
 
 export interface QuirkRequest {
   readonly bmc: Bmc;
@@ -18,7 +19,7 @@ export interface QuirkRequest {
 }
 
 interface Quirk {
-  /** What the BMC does, for the table of the README. */
+  /** How the BMC behaves, for the table of the README. */
   readonly about: string;
   /** Answers in place of the BMC; a path serves another resource under this one. */
   readonly before?: (request: QuirkRequest) => Answer | { readonly path: string } | undefined;
@@ -38,7 +39,7 @@ function countOf({ bmc: { state } }: QuirkRequest, quirk: string): number {
   return count;
 }
 
-export const QUIRKS = {
+export const QUIRKS: Readonly<Record<QuirkName, Quirk>> = {
   "media-needs-parameters": {
     about: "InsertMedia is refused without TransferProtocolType, then without MediaType; the message names it",
     before: (request) => {
@@ -144,9 +145,7 @@ export const QUIRKS = {
       return path.includes("/Memory/") && isFirst(shown) ? emptied(shown) : shown;
     },
   },
-} as const satisfies Record<string, Quirk>;
-
-export type QuirkName = keyof typeof QUIRKS;
+};
 
 function emptied(body: Body): Body {
   const keeps = (name: string) => name.startsWith("@odata.") || name === "Id" || name === "Name";
@@ -156,16 +155,12 @@ function emptied(body: Body): Body {
 /** The answer of the first quirk that has one; else the path to serve. */
 export function quirkAnswer(request: QuirkRequest): Answer | { readonly path: string } {
   for (const name of request.bmc.traits.quirks) {
-    const quirk: Quirk = QUIRKS[name];
-    const answer = quirk.before?.(request);
+    const answer = QUIRKS[name].before?.(request);
     if (answer !== undefined) return answer;
   }
   return { path: request.path };
 }
 
 export function shownByQuirks(request: QuirkRequest, shown: Body): Body {
-  return request.bmc.traits.quirks.reduce((body, name) => {
-    const quirk: Quirk = QUIRKS[name];
-    return quirk.after?.(request, body) ?? body;
-  }, shown);
+  return request.bmc.traits.quirks.reduce((body, name) => QUIRKS[name].after?.(request, body) ?? body, shown);
 }

@@ -3,7 +3,6 @@
  * preset bundles the traits of one of them. Clients are expected to follow what the BMC reports about itself.
  */
 import type { LatencyName } from "./latency.ts";
-import type { QuirkName } from "./quirks.ts";
 
 export type ResetType =
   | "On"
@@ -20,6 +19,23 @@ export interface MediaSlot {
   readonly id: string;
   readonly types: readonly ("CD" | "DVD" | "Floppy" | "USBStick")[];
 }
+
+/** Behaviours beside the specification, described in quirks.ts. */
+export type QuirkName =
+  | "media-needs-parameters"
+  | "media-takes-image-only"
+  | "refused-during-post"
+  | "boot-at-settings"
+  | "refuses-own-etags"
+  | "strong-etags-only"
+  | "refuses-same-values"
+  | "mode-resets"
+  | "first-boot-change-lost"
+  | "bios-side-effect"
+  | "post-moves"
+  | "drive-fails"
+  | "expand-is-empty"
+  | "memory-is-empty";
 
 export interface Traits {
   /** `Vendor` in the service root, null if it is missing. */
@@ -130,7 +146,7 @@ export interface Traits {
   readonly secureBoot: boolean;
   /** Optional members that are missing, as `ComputerSystem.MemorySummary`. */
   readonly omits: readonly string[];
-  /** Behaviours beside the specification, by their names in quirks.ts. */
+  /** Behaviours beside the specification. */
   readonly quirks: readonly QuirkName[];
   readonly latency: LatencyName;
 }

@@ -45,7 +45,7 @@ type Disk struct {
 	// ReadOnly: the kernel refuses to write.
 	ReadOnly bool
 	USB      bool
-	// Removable: it can leave the machine by itself, as a memory card does. Bays for disks do not count.
+	// Removable: it can be taken out of the machine, as a memory card can. Bays for disks do not count.
 	Removable bool
 	Place     Place
 	// Medium: a CD drive, a floppy drive, or a medium that the BMC shows. It holds no data of the machine.
