@@ -117,7 +117,7 @@ describe("request that is refused as a whole", () => {
     await changeNode(ostler.engine, ALICE, protectedNode.id, { isProtected: true });
     await ostler.test.sql`update nodes set presence = 'DISAPPEARED' where id = ${disappeared.id}`;
     await ostler.test.sql`update nodes set driver = 'unloaded' where id = ${orphan.id}`;
-    const answer = await ostler.submit("DECOMMISSION", [busy, maintained, protectedNode, disappeared, orphan], {
+    const answer = await ostler.submit("DEPLOY", [busy, maintained, protectedNode, disappeared, orphan], {
       acceptance: "BEST_EFFORT",
     });
     expect(answer.refusals.map(({ code }) => code)).toEqual([
