@@ -139,7 +139,7 @@ func read(root, name string) (Disk, bool) {
 	if hasPrefix(name, skipped) || size == 0 || text(folder, "hidden") == "1" || strings.Contains(name, "boot") || strings.Contains(name, "rpmb") {
 		return Disk{}, false
 	}
-	hardware, _ := filepath.EvalSymlinks(filepath.Join(folder, "device"))
+	hardware := hardwareOf(folder, nvmeClass)
 	disk := Disk{
 		Name:         name,
 		Path:         "/dev/" + name,

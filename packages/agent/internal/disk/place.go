@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Place says where a disk is attached. It stays the same when the disk is replaced.
+// Place says where a disk is attached.
 type Place struct {
 	// Names are those of udev below /dev/disk/by-path, older and newer ones.
 	Names []string
@@ -20,14 +20,20 @@ type Place struct {
 	Slot int
 }
 
-const pciSlots = "/sys/bus/pci/slots"
+const (
+	pciSlots  = "/sys/bus/pci/slots"
+	nvmeClass = "/sys/class/nvme"
+)
 
 var (
-	pciAddress = regexp.MustCompile(`^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
-	scsiDevice = regexp.MustCompile(`^(\d+):(\d+):(\d+):(\d+)$`)
-	ataPort    = regexp.MustCompile(`^ata\d+$`)
-	sasDevice  = regexp.MustCompile(`^end_device-`)
-	scsiHost   = regexp.MustCompile(`^host(\d+)$`)
+	pciAddress  = regexp.MustCompile(`^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+	scsiDevice  = regexp.MustCompile(`^(\d+):(\d+):(\d+):(\d+)$`)
+	ataPort     = regexp.MustCompile(`^ata\d+$`)
+	sasDevice   = regexp.MustCompile(`^end_device-`)
+	sasExpander = regexp.MustCompile(`^expander-`)
+	pciBridge   = regexp.MustCompile(`^pci[0-9a-f]{4,}:[0-9a-f]{2}$`)
+	nvmeName    = regexp.MustCompile(`^(nvme\d+)n\d+$`)
+	scsiHost    = regexp.MustCompile(`^host(\d+)$`)
 )
 
 // placeOf reads the place of a disk. hardware: the folder of its device in sysfs, which lies below its controller's.
@@ -39,6 +45,10 @@ func placeOf(block, hardware, slots string) Place {
 	}
 	place.Controller = filepath.Base(controller)
 	pci := "pci-" + place.Controller
+	// A bridge below another controller, as of Intel VMD, has PCI addresses of its own.
+	if bridge := above(controller, pciBridge); bridge != "" && pciAddress.MatchString(filepath.Base(filepath.Dir(bridge))) {
+		pci = "pci-" + filepath.Base(filepath.Dir(bridge)) + "-" + pci
+	}
 	ata, sas := above(hardware, ataPort), above(hardware, sasDevice)
 	name := filepath.Base(block)
 	switch scsi := scsiDevice.FindStringSubmatch(filepath.Base(hardware)); {
@@ -54,7 +64,11 @@ func placeOf(block, hardware, slots string) Place {
 	case sas != "" && scsi != nil:
 		about := filepath.Join(sas, "sas_device", filepath.Base(sas))
 		phy, address := text(about, "phy_identifier"), text(about, "sas_address")
-		place.Names = []string{pci + "-sas-phy" + phy + "-lun-" + scsi[4], pci + "-sas-" + address + "-lun-" + scsi[4]}
+		at := "phy" + phy
+		if expander := above(sas, sasExpander); expander != "" {
+			at = "exp" + text(filepath.Join(expander, "sas_device", filepath.Base(expander)), "sas_address") + "-" + at
+		}
+		place.Names = []string{pci + "-sas-" + at + "-lun-" + scsi[4], pci + "-sas-" + address + "-lun-" + scsi[4]}
 		place.Slot = slotNumber(first(text(about, "bay_identifier"), phy))
 	case scsi != nil:
 		place.Names = []string{fmt.Sprintf("%s-scsi-%d:%s:%s:%s", pci, hostOfController(controller, scsi[1]), scsi[2], scsi[3], scsi[4])}
@@ -81,6 +95,16 @@ func (p Place) has(name string) bool {
 		}
 	}
 	return false
+}
+
+// hardwareOf returns the folder of the device of a disk. One that can be reached by several paths has none of its own
+// below a controller: that of its first path counts.
+func hardwareOf(block, nvmeClass string) string {
+	hardware, _ := filepath.EvalSymlinks(filepath.Join(block, "device"))
+	if name := nvmeName.FindStringSubmatch(filepath.Base(block)); name != nil && strings.Contains(hardware, "nvme-subsys") {
+		hardware, _ = filepath.EvalSymlinks(filepath.Join(nvmeClass, name[1]))
+	}
+	return hardware
 }
 
 // above returns the nearest folder at or above path whose name matches.
