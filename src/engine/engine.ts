@@ -1,4 +1,4 @@
-/** The engine's face: every change goes through it, and every function behind it has the same parameters. */
+/** The engine's face: every change goes through it. A function behind it takes the context and the caller first. */
 import type { Registry } from "../drivers/registry.ts";
 import type { Log } from "../log.ts";
 import { noopObserver } from "../observer.ts";

@@ -4,6 +4,7 @@ import type { Script } from "../../plugins/fake/settings.ts";
 import type { VerbRequest } from "../../src/engine/admission/request-terms.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest, TestNode } from "../support/builders.ts";
+import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
 import { heldIn } from "../support/held-work.ts";
 import { unsound } from "../support/soundness.ts";
@@ -369,6 +370,33 @@ describe("departure of a node in maintenance", () => {
       node: "AVAILABLE",
       begun: ["deploy.remove_system", "power.verify", "clean.erase_metadata", "clean.erase_disks"],
     });
+  });
+
+  test("departure enters a step again at the end of its wait, as outside of maintenance [R-784]", async () => {
+    const boot = aStep("boot", "clean", async ({ memo }) =>
+      memo === null ? { kind: "wait", callback: true, seconds: 0, memo: "asked" } : { kind: "done" },
+    );
+    await using lab = await engineUnderTest({ drivers: [aDriver("patient", { clean: stepsOf(boot) })] });
+    const node = await lab.aNode().in("MANAGEABLE").with("patient").made();
+    await setMaintenance([node], "broken", lab);
+    const id = await lab.begin("DECOMMISSION", [node]);
+    expect((await lab.operationEnds(id)).state).toBe("SUCCEEDED");
+  });
+
+  test("departure that is stopped while the machine is checked is stopped, and not ended [R-784]", async () => {
+    const gate = aGate();
+    const node = await ostler
+      .aNode()
+      .in("ACTIVE")
+      .scripted({ "power.read": { gate: gate.name, fail: "the BMC is silent" } })
+      .made();
+    await setMaintenance([node], "broken");
+    const id = await ostler.begin("DECOMMISSION", [node]);
+    await gate.arrivals();
+    await ostler.engine.stop(ALICE, { work: { operationId: id } });
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
+    expect(await ostler.nodeState(node)).toBe("STOPPED");
   });
 
   test("departure of a machine that does not answer stops before cleaning; decommissioned, it leaves [R-784]", async () => {

@@ -3,6 +3,7 @@
  * driver reads. A name that is close to one that is read is taken for a typing error: a driver would otherwise work
  * with a default, such as the wrong image.
  */
+import { isVerification } from "../plans/reserved-steps.ts";
 import type { AddressRules } from "../../drivers/address-settings.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
 import type { Composition, Registry } from "../../drivers/registry.ts";
@@ -114,7 +115,7 @@ function invalid(message: string, name: string | undefined, { list }: EffectiveV
 function driversIn(plan: Plan, { drivers }: Composition): readonly AnyDriver[] {
   const names = new Set(
     plan.steps
-      .filter(({ kept, phase }) => !kept && phase !== "power" && phase !== "verify")
+      .filter((step) => !step.kept && step.phase !== "power" && !isVerification(step))
       .map(({ driver }) => driver),
   );
   return drivers.filter(({ name }) => names.has(name));

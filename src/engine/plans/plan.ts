@@ -62,23 +62,30 @@ export async function planSteps(request: PlanRequest): Promise<PlanVerdict> {
   const steps: PlannedStep[] = [];
   const refusals: Refusal[] = [];
   for (const [leg, { phase }] of route.legs.entries()) {
-    const before = route.legs[leg - 1];
-    if (inMaintenance && phase === "clean")
-      steps.push(verification(composition, before ? { leg: leg - 1, phase: before.phase } : { leg, phase }));
     const found = await stepsOfLeg(request, { leg, phase });
     if ("refusals" in found) refusals.push(...found.refusals);
-    else steps.push(...found.steps);
+    else {
+      const before = route.legs[leg - 1];
+      const at = before ? { leg: leg - 1, phase: before.phase } : { leg, phase };
+      if (inMaintenance && phase === "clean" && found.steps.length > 0)
+        steps.push(verification(composition, at, PATIENT));
+      steps.push(...found.steps);
+    }
   }
   if (refusals.length > 0) return { refusals };
   const { legs, finish, bestEffort } = route;
   return { plan: { legs, finish, bestEffort, ...(inMaintenance && { inMaintenance }), steps } };
 }
 
-function verification(composition: Composition, leg: Leg): PlannedStep {
+/** A BMC that restarts is not one that is broken. */
+const PATIENT = { retries: 3, backoffSeconds: 20 } as const;
+
+function verification(composition: Composition, leg: Leg, retries: Partial<typeof PATIENT> = {}): PlannedStep {
   return engineStep(leg, powerOwner(composition), {
     name: VERIFY_STEP,
     title: "Check power and credentials",
     timeoutSeconds: VERIFY_TIMEOUT,
+    ...retries,
   });
 }
 
@@ -104,19 +111,20 @@ async function stepsOfLeg(request: PlanRequest, leg: Leg): Promise<Found> {
 function engineStep(
   leg: Leg,
   owner: Pick<PlannedStep, "interface" | "driver">,
-  step: Pick<PlannedStep, "name" | "title" | "timeoutSeconds"> & Partial<Pick<PlannedStep, "args" | "idempotent">>,
+  step: Pick<PlannedStep, "name" | "title" | "timeoutSeconds"> &
+    Partial<Pick<PlannedStep, "args" | "idempotent" | "retries" | "backoffSeconds">>,
 ): PlannedStep {
   return {
     args: {},
     idempotent: true,
+    retries: 0,
+    backoffSeconds: 0,
     ...step,
     ...owner,
     ...leg,
     priority: 0,
     interruptible: "ALWAYS",
     supportsAbort: true,
-    retries: 0,
-    backoffSeconds: 0,
     reaches: null,
     touches: [],
     kept: false,

@@ -205,6 +205,7 @@ export async function settleAbort(
   const passing = { ...context, claimed: { ...claimed, run: { ...run, ...passed } } };
   // A machine that does not answer is not cleaned, and leaves all the same.
   const failed = plan.steps[attempt.step];
-  const next = failed && isVerification(failed) ? plan.steps.length : nextPosition(plan, attempt.step + 1);
+  const next =
+    interrupt !== "STOP" && failed && isVerification(failed) ? plan.steps.length : nextPosition(plan, attempt.step + 1);
   return passBoundary(passing, next);
 }

@@ -236,8 +236,12 @@ async function wakeStep(context: TimedContext): Promise<RunDirective> {
   return enterAgain(context);
 }
 
-/** Since when the timeout of a parked step has stood still; null if its node is not in maintenance. */
+/**
+ * Since when the timeout of a parked step has stood still; null if its node is not in maintenance, or if the work was
+ * requested in maintenance and so does not wait for the end of it.
+ */
 async function standsStillFrom(context: TimedContext): Promise<Date | null> {
+  if (context.claimed.plan.inMaintenance) return null;
   const since = await maintenanceSince(context);
   const { waitingSince } = context.claimed.run;
   return since === null || waitingSince === null ? since : new Date(Math.max(since.getTime(), waitingSince.getTime()));

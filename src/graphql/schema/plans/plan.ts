@@ -196,7 +196,7 @@ builder.interfaceField(StartedWorkRef, "planHash", (t) =>
 
 const PlanInput = builder.inputType("PlanInput", {
   description:
-    "Verb to plan, with the input of its mutation. Exactly one field. `idempotencyKey`, `reason` and `dryRun` of the input have no effect.",
+    "Verb to plan, with the input of its mutation. Exactly one field. `idempotencyKey`, `reason` and `dryRun` of the input are checked, and have no other effect.",
   isOneOf: true,
   fields: (t) =>
     Object.fromEntries(

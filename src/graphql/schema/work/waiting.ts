@@ -68,7 +68,7 @@ async function waiting(run: RunRow, context: Context): Promise<(Waiting & { read
     isAborting: isEnding && (await isAborting(run, context)),
     step: step ? stepName(step) : null,
     holdReason: typeof holdReason === "string" ? holdReason : null,
-    inMaintenance: node != null && node.maintenanceSince !== null,
+    inMaintenance: node != null && node.maintenanceSince !== null && plan?.inMaintenance !== true,
     hasDisappeared: node?.presence === "DISAPPEARED",
   });
   return found && { ...found, run };
