@@ -39,7 +39,7 @@ export async function setBootDevice(
   const holder = await bootResource(service, system);
   const send = async (change: Resource) => {
     const task = `set the boot device to ${target}`;
-    const { path } = await service.patch(holder.path, { Boot: change }, task, { optional: ["BootSourceOverrideMode"] });
+    const { path } = await service.patch(holder.path, { Boot: change }, task);
     return path;
   };
   const differences = (now: Resource) =>

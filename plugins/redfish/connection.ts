@@ -85,7 +85,8 @@ export function connect(call: RedfishCall): Connection {
       const answer = await exchangeAt(given, url);
       const location = answer.header("location");
       const isRedirect = answer.status >= 300 && answer.status < 400 && location !== undefined;
-      if (!isRedirect || (given.method !== "GET" && !isMoved(answer, given, new URL(location, url)))) return answer;
+      if (!isRedirect || (given.method !== "GET" && !isMoved(answer, given, location, url))) return answer;
+      if (redirects === REDIRECTS_MAX && given.method !== "GET") return answer;
       if (redirects === REDIRECTS_MAX) throw misdirected(settings, "redirects without end");
       url = urlOf(settings, origin, new URL(location, url).href);
     }
@@ -121,8 +122,10 @@ export function isRefusal(answer: HttpAnswer): boolean {
 }
 
 /** Whether a change was not made, and can be sent to another place of the service; a page, as of a login, is none. */
-function isMoved({ status }: HttpAnswer, { body }: HttpRequest, { pathname }: URL): boolean {
-  return status !== 303 && pathname.startsWith("/redfish/") && !(body instanceof Readable);
+function isMoved({ status }: HttpAnswer, { body }: HttpRequest, location: string, url: URL): boolean {
+  const to = URL.canParse(location, url) ? new URL(location, url) : undefined;
+  const isOfService = to?.origin === url.origin && to.pathname.startsWith("/redfish/");
+  return isOfService && status !== 303 && !(body instanceof Readable);
 }
 
 /** Seconds to wait before a busy BMC is asked again; undefined if it has answered. */

@@ -3,7 +3,7 @@
  * they link to, or the devices of SimpleStorage. Inspection and erasure both use it, so that they never see different
  * ones.
  */
-import { at, items, link, links, number, text } from "./resource.ts";
+import { at, hasContent, items, link, links, number, text } from "./resource.ts";
 import type { Resource } from "./resource.ts";
 import type { RedfishService } from "./service.ts";
 import { machineChassis } from "./system.ts";
@@ -12,13 +12,16 @@ import type { Located } from "./system.ts";
 export interface FoundDrives {
   /** Bays without a drive are left out. A device of SimpleStorage has no path and no actions. */
   readonly drives: readonly Resource[];
-  /** Paths of storage controllers and drives that the BMC links to, and does not have. */
+  /** Paths of storage controllers and drives that the BMC links to, and does not have or does not describe. */
   readonly unread: readonly string[];
+  /** False if there may be further drives, because something that lists them could not be read. */
+  readonly isComplete: boolean;
 }
 
 export async function findDrives(service: RedfishService, system: Located): Promise<FoundDrives> {
-  const chassis = (await machineChassis(service, system)).map(({ resource }) => resource);
   const before = new Set(service.unread.keys());
+  const chassis = (await machineChassis(service, system)).map(({ resource }) => resource);
+  const beforeDrives = new Set(service.unread.keys());
   const collections: string[] = [];
   const membersOf = (path: string | undefined, what: string) => {
     if (path !== undefined) collections.push(path);
@@ -44,7 +47,14 @@ export async function findDrives(service: RedfishService, system: Located): Prom
     drives: found
       .filter(isInstalled)
       .filter((one, index, all) => all.findIndex((other) => isSame(one, other)) === index),
-    unread: [...service.unread.keys()].filter((path) => !before.has(path) && !collections.includes(path)),
+    unread: [
+      ...[...service.unread.keys()].filter((path) => !beforeDrives.has(path) && !collections.includes(path)),
+      ...found.filter((one) => !hasContent(one)).map((one) => text(one, "@odata.id") ?? "a drive without a path"),
+    ],
+    isComplete: [...service.unread].every(
+      ([path, { isMissing }]) =>
+        before.has(path) || (isMissing && (beforeDrives.has(path) || collections.includes(path))),
+    ),
   };
 }
 

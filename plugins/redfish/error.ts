@@ -90,7 +90,8 @@ function classify({ bmc, task, withoutEffect }: FailedRequest, error: unknown): 
       message: `BMC ${bmc} has a certificate or an encryption that is not accepted (${code}); set certificateAuthority or fingerprint in the node's settings.`,
     };
   return {
-    kind: "OTHER",
+    // A call that has asked for no change has no effect, and another driver may answer in its place.
+    kind: withoutEffect && RESET_CODES.has(code) ? "UNREACHABLE" : "OTHER",
     retryable: true,
     message: `BMC ${bmc} was asked to ${task}, and the connection broke (${code}); try again, or restart the BMC.`,
   };
@@ -107,6 +108,9 @@ const UNREACHABLE_CODES: ReadonlySet<string> = new Set([
   "ETIMEDOUT",
   "UND_ERR_CONNECT_TIMEOUT",
 ]);
+
+/** A connection ended before the answer. */
+const RESET_CODES: ReadonlySet<string> = new Set(["ECONNRESET", "ECONNABORTED", "EPIPE", "UND_ERR_SOCKET"]);
 
 const CERTIFICATE_CODES = /CERT|SELF_SIGNED|UNABLE_TO_|ERR_TLS|ERR_SSL|EPROTO|FINGERPRINT/;
 

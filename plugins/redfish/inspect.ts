@@ -36,7 +36,7 @@ async function readInventory(call: StepCall<RedfishSettings>, memory: DriverMemo
     const components = await readComponents(service, call.settings, (percent, what) => call.progress(percent, what));
     const inventory = { ...identity, ...components };
     for (const line of unhealthy(inventory).slice(0, LINES_MAX)) call.log(line);
-    const unread = [...service.unread].map(([path, reason]) => ({ path, reason, health: "UNKNOWN" }));
+    const unread = [...service.unread].map(([path, { reason }]) => ({ path, reason, health: "UNKNOWN" }));
     if (unread.length === 0) return { kind: "done", output: inventory };
     call.log(`${unread.length} resources of the BMC could not be read:`);
     for (const { path, reason } of unread.slice(0, LINES_MAX)) call.log(`${path}: ${reason}`);

@@ -63,7 +63,7 @@ export async function readComponents(
   progress(40, "processors are read");
   const modules = (await service.members(link(resource, "Memory"), "memory modules")).filter(isInstalled);
   progress(55, "memory modules are read");
-  const { drives } = await findDrives(service, system);
+  const { drives, isComplete } = await findDrives(service, system);
   progress(70, "disks are read");
   const interfaces = await service.members(link(resource, "EthernetInterfaces"), "network interfaces");
   const ports = interfaces.length > 0 ? interfaces.map(interfacePart) : await adapterPorts(service, system);
@@ -74,6 +74,7 @@ export async function readComponents(
     memoryBytes: memoryBytes(resource, modules),
     memoryModules: modules.map(modulePart),
     disks: drives.map(diskPart),
+    incomplete: isComplete ? undefined : ["disks"],
     networkInterfaces: ports,
     pciDevices: devices.map(pciePart),
   });

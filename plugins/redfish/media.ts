@@ -46,6 +46,7 @@ async function insert(
   const whole = { Image: url, Inserted: true, WriteProtected: writeProtected };
   const refused = {
     seconds: INSERT_SECONDS,
+    mayWait: true,
     optional: ["Inserted", "WriteProtected"],
     spare: {
       TransferProtocolType: new URL(url).protocol.slice(0, -1).toUpperCase(),
@@ -79,6 +80,7 @@ async function ejectFrom(service: RedfishService, call: MediaCall, { path }: Loc
   const task = "eject the virtual medium";
   const outcome = eject
     ? await service.post(eject.target, {}, task, {
+        mayWait: true,
         isDone: async () => isEmpty(await service.get(path, "virtual medium")),
       })
     : await service.patch(path, { Image: null, Inserted: false }, task);

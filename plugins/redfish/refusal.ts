@@ -16,6 +16,10 @@ export interface SentChange {
   readonly spare: Resource;
   /** Members, at any depth, without which the change can be sent too. */
   readonly optional: readonly string[];
+  /** Whether a resource below this one, as its settings for the next start, may take the change. */
+  readonly mayMove: boolean;
+  /** Whether the change may be made minutes later. */
+  readonly mayWait: boolean;
 }
 
 export type Remedy =
@@ -25,19 +29,23 @@ export type Remedy =
   | { readonly kind: "WAIT" };
 
 /** The next thing to try; undefined if the answer names nothing. */
-export function remedyOf(answer: HttpAnswer, { path, body, spare, optional }: SentChange): Remedy | undefined {
+export function remedyOf(
+  answer: HttpAnswer,
+  { path, body, spare, optional, mayMove, mayWait }: SentChange,
+): Remedy | undefined {
   const refusal = resourceOf(answer.body) ?? {};
   const keys = messageKeys(refusal);
   const words = messageWords(refusal);
-  if (keys.some((key) => NOT_NOW.has(key)) || NOT_NOW_TEXT.test(words)) return { kind: "WAIT" };
-  const isNamed = (name: string) => new RegExp(`\\b${name}\\b`, "i").test(words);
+  const isNamed = (name: string) => new RegExp(`\\b${name}\\b`).test(words);
   const lacking = Object.keys(spare).find((name) => isNamed(name) && !(name in body));
   if (lacking !== undefined) return { kind: "BODY", body: { ...body, [lacking]: spare[lacking] } };
   const sent = optional.filter((name) => without(body, [name]) !== body);
-  const unwanted = sent.filter(isNamed);
+  const unwanted = answer.status === 400 ? sent.filter(isNamed) : [];
   if (unwanted.length > 0) return { kind: "BODY", body: without(body, unwanted) };
-  if (answer.status === 405 || keys.some((key) => ELSEWHERE.has(key)) || ELSEWHERE_TEXT.test(words)) {
-    const named = words.match(/\/redfish\/v1\/[\w./~%-]*[\w~%]/g)?.find((one) => !path.startsWith(one));
+  if (mayWait && (keys.some((key) => NOT_NOW.has(key)) || NOT_NOW_TEXT.test(words))) return { kind: "WAIT" };
+  if (mayMove && (answer.status === 405 || keys.some((key) => ELSEWHERE.has(key)) || ELSEWHERE_TEXT.test(words))) {
+    const own = `${path.replace(/\/$/, "")}/`;
+    const named = words.match(/\/redfish\/v1\/[\w./~%-]*[\w~%]/g)?.find((one) => one.startsWith(own));
     return { kind: "PATH", ...(named !== undefined && { path: named }) };
   }
   return answer.status === 400 && sent.length > 0 ? { kind: "BODY", body: without(body, sent) } : undefined;
@@ -51,7 +59,7 @@ const NOT_NOW: ReadonlySet<string> = new Set([
   "ResourceInPOST",
 ]);
 const NOT_NOW_TEXT =
-  /\b(in|during|until|after|completes?|finish(es)?) (the )?(system |server )?POST\b|\bPOST (is )?(in progress|complet|finish)|\bat this time\b|\btemporarily\b|\btry (it )?again later\b|\bis (re)?(starting|booting|initiali[sz]ing)\b/i;
+  /\b(in|during|until|after|completes?|finish(es)?) (the )?(system |server )?POST\b(?! (request|body|method|data|payload|operation|call))|\bPOST (is )?(in progress|complet|finish)|\bat this time\b|\btemporarily\b|\btry (it )?again later\b|\bis (re)?(starting|booting|initiali[sz]ing)\b/i;
 
 /** Messages about a member that is changed at another resource, or a resource that takes no changes. */
 const ELSEWHERE: ReadonlySet<string> = new Set(["PropertyNotWritable", "OperationNotAllowed", "ActionNotSupported"]);

@@ -43,6 +43,18 @@ export function texts(resource: Resource, name: string): string[] | undefined {
   return Array.isArray(value) ? value.filter((item) => typeof item === "string") : undefined;
 }
 
+/** Whether a resource has a value beside its name: some BMCs answer with nothing else. */
+export function hasContent(resource: Resource): boolean {
+  return Object.entries(resource).some(
+    ([name, value]) => !name.startsWith("@odata.") && name !== "Id" && name !== "Name" && isValue(value),
+  );
+}
+
+function isValue(value: unknown): boolean {
+  if (typeof value !== "object" || value === null) return value !== null && value !== "";
+  return Object.values(value).some(isValue);
+}
+
 /** The path that a link leads to. */
 export function link(resource: Resource, name: string): string | undefined {
   return text(at(resource, name), "@odata.id");

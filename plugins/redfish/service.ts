@@ -10,7 +10,7 @@ import { RedfishError } from "./error.ts";
 import { pause } from "./poll.ts";
 import { conditionsOf, holds, remedyOf } from "./refusal.ts";
 import { messagesOf, resourceOf } from "./messages.ts";
-import { at, boolean, items, link, number, text } from "./resource.ts";
+import { at, boolean, hasContent, items, link, number, text } from "./resource.ts";
 import type { Resource } from "./resource.ts";
 import { authenticate } from "./session.ts";
 import type { Authenticator } from "./session.ts";
@@ -41,6 +41,8 @@ export interface IfRefused {
   readonly optional?: readonly string[];
   /** Whether the machine already is as asked. Default: for a PATCH, whether the resource has the values. */
   readonly isDone?: () => Promise<boolean>;
+  /** Whether it may be made minutes later. Default: for a PATCH. */
+  readonly mayWait?: boolean;
   /** Limit of each request. Default: that of the connection. */
   readonly seconds?: number;
 }
@@ -60,10 +62,18 @@ const LOGINS_MAX = 2;
 /** For a change that the BMC cannot make yet: the self-test of a machine takes minutes. */
 const NOT_NOW_SECONDS = 300;
 const NOT_NOW_WAIT_MAX = 15;
+/** Time that is left of a call for the last request. */
+const LAST_TRY_MS = 2_000;
 const MEMBERS_MAX = 10_000;
 const PART_TRIES = 2;
 const SILENT_PARTS_MAX = 4;
 const READS_AT_ONCE = 4;
+
+export interface Unread {
+  readonly reason: string;
+  /** The BMC says that it does not have it. */
+  readonly isMissing: boolean;
+}
 
 interface ServiceOptions {
   /** Resources that cannot be read are left out and listed in `unread`, as long as the BMC answers. */
@@ -80,7 +90,7 @@ export class RedfishService {
   #authenticator: Authenticator | undefined;
   /** Of each resource that was read; undefined if it has none. */
   readonly #etags = new Map<string, string | undefined>();
-  readonly #unread = new Map<string, string>();
+  readonly #unread = new Map<string, Unread>();
   readonly #isPartial: boolean;
   #silentParts = 0;
 
@@ -96,8 +106,8 @@ export class RedfishService {
     return bmcName(this.#call.settings);
   }
 
-  /** Resources that others link to, and that could not be read, with the reason: by their paths. */
-  get unread(): ReadonlyMap<string, string> {
+  /** Resources that others link to, and that could not be read, by their paths. */
+  get unread(): ReadonlyMap<string, Unread> {
     return this.#unread;
   }
 
@@ -149,27 +159,22 @@ export class RedfishService {
     for (let tries = 1; ; tries += 1) {
       try {
         const found = await this.get(path, what);
-        if (hasContent(found)) return found;
-        throw this.#flaw(`was asked to report its ${what}, and reports no value at ${path}`);
+        if (!this.#isPartial || hasContent(found)) return found;
+        this.#unread.set(path, { reason: "The BMC reports no value of it.", isMissing: false });
+        return undefined;
       } catch (error) {
         if (!(error instanceof RedfishError)) throw error;
-        const isMissing = MISSING.has(error.status ?? 0);
-        if (!isMissing && !this.#canLeaveOut(error)) throw error;
-        if (!isMissing && error.retryable && tries < PART_TRIES) continue;
-        this.#unread.set(
-          path,
-          isMissing ? `The BMC links to it and does not have it (${error.status}).` : error.message,
-        );
+        const { status, kind, retryable } = error;
+        const isMissing = MISSING.has(status ?? 0);
+        if (!isMissing && !this.#isPartial) throw error;
+        if (!isMissing && retryable && tries < PART_TRIES) continue;
+        if (!isMissing && (kind === "TIMEOUT" || kind === "UNREACHABLE")) this.#silentParts += 1;
+        if (kind === "AUTHENTICATION" || this.#silentParts > SILENT_PARTS_MAX) throw error;
+        const reason = isMissing ? `The BMC links to it and does not have it (${status}).` : error.message;
+        this.#unread.set(path, { reason, isMissing });
         return undefined;
       }
     }
-  }
-
-  /** Whether a failure is of one part. A BMC that does not answer several parts does not answer at all. */
-  #canLeaveOut({ kind, status }: RedfishError): boolean {
-    if (!this.#isPartial || kind === "UNREACHABLE" || kind === "AUTHENTICATION") return false;
-    if (kind === "TIMEOUT" || (kind === "OTHER" && status === undefined)) this.#silentParts += 1;
-    return this.#silentParts <= SILENT_PARTS_MAX;
   }
 
   /** The members of a collection, over all its pages; none if it is missing. */
@@ -190,7 +195,7 @@ export class RedfishService {
   /** Changes a resource, on the condition of its ETag if it has one. */
   async patch(path: string, body: Resource, task: string, refused: IfRefused = {}): Promise<Outcome> {
     const isDone = async () => holds(await this.get(path, "resource after a refusal"), body);
-    return this.#change({ method: "PATCH", path, body, task }, { isDone, ...refused });
+    return this.#change({ method: "PATCH", path, body, task }, { isDone, mayWait: true, ...refused });
   }
 
   async post(path: string, body: Resource, task: string, refused: IfRefused = {}): Promise<Outcome> {
@@ -198,17 +203,19 @@ export class RedfishService {
   }
 
   /** Sends a change, and after a refusal again as its messages say; the last refusal is reported. */
-  async #change(given: Change, { spare = {}, optional = [], isDone, seconds }: IfRefused): Promise<Outcome> {
-    const end = Math.min(this.#call.deadline.getTime(), Date.now() + NOT_NOW_SECONDS * 1000);
+  async #change(given: Change, refused: IfRefused): Promise<Outcome> {
+    const { spare = {}, optional = [], mayWait = false, isDone, seconds } = refused;
+    const end = Math.min(this.#call.deadline.getTime() - LAST_TRY_MS, Date.now() + NOT_NOW_SECONDS * 1000);
     const tried = new Set<string>();
     let change = given;
     for (let wait = 1; ;) {
       tried.add(JSON.stringify([change.path, change.body]));
       const answer = await this.#sendChange(change, seconds);
       if (answer.status < 300 || !isRefusal(answer)) return this.#outcome(change, answer);
-      const canBeDone = !NO_STATE.has(answer.status) && isDone !== undefined;
-      if (canBeDone && (await isDone())) return { status: 200, path: change.path, body: {}, tasks: [] };
-      const remedy = remedyOf(answer, { ...change, spare, optional });
+      const isAsAsked = !NO_STATE.has(answer.status) && (await isDone?.().catch(onlyRefused));
+      if (isAsAsked === true) return { status: 200, path: change.path, body: {}, tasks: [] };
+      const mayMove = change.method === "PATCH" && change.path === given.path;
+      const remedy = remedyOf(answer, { ...change, spare, optional, mayMove, mayWait });
       if (remedy?.kind === "WAIT" && Date.now() + wait * 1000 < end) {
         await pause(wait, this.#call.signal);
         wait = Math.min(wait * 2, NOT_NOW_WAIT_MAX);
@@ -240,7 +247,7 @@ export class RedfishService {
 
   /** Where a resource has its settings for the next start; the resource itself if it has none. */
   async #pendingOf(path: string): Promise<string> {
-    const resource = await this.find(path, "resource before a change");
+    const resource = await this.find(path, "resource before a change").catch(onlyRefused);
     return link(at(resource, "@Redfish.Settings"), "SettingsObject") ?? path;
   }
 
@@ -308,7 +315,7 @@ export class RedfishService {
     for (let next: string | undefined = path; next !== undefined && !seen.has(next);) {
       seen.add(next);
       const page: Resource | undefined = await (path.includes("$expand")
-        ? this.get(next, what).catch(onlyAnswered)
+        ? this.get(next, what).catch(this.#isPartial ? onlyRefused : onlyAnswered)
         : this.find(next, what));
       if (page === undefined) return path.includes("$expand") || members.length === 0 ? undefined : members;
       members.push(...items(page, "Members"));
@@ -364,16 +371,8 @@ export class RedfishService {
   }
 }
 
-/** Whether a resource has a value beside its name: some BMCs answer with nothing else. */
-function hasContent(resource: Resource): boolean {
-  return Object.entries(resource).some(
-    ([name, value]) => !name.startsWith("@odata.") && name !== "Id" && name !== "Name" && isValue(value),
-  );
-}
-
-function isValue(value: unknown): boolean {
-  if (typeof value !== "object" || value === null) return value !== null && value !== "";
-  return Object.values(value).some(isValue);
+function onlyRefused(error: unknown): undefined {
+  if (!(error instanceof RedfishError)) throw error;
 }
 
 function onlyAnswered(error: unknown): undefined {

@@ -121,7 +121,7 @@ describe("Redfish BMCs that fail", () => {
   test.each<[string, Fault, { readonly kind: string; readonly says: RegExp }]>([
     ["malformed JSON", { kind: "malformed" }, { kind: "OTHER", says: /not a JSON object/ }],
     ["an answer of 100 MB", { kind: "huge", bytes: 100 * 2 ** 20 }, { kind: "OTHER", says: /more than 16 MiB/ }],
-    ["a reset of the connection", { kind: "reset" }, { kind: "OTHER", says: /connection broke/ }],
+    ["a reset of the connection", { kind: "reset" }, { kind: "UNREACHABLE", says: /connection broke/ }],
     [
       "a redirect to another host",
       { kind: "redirect", to: "http://127.0.0.9:1" },

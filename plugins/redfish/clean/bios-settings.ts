@@ -51,14 +51,15 @@ async function apply(service: RedfishService, call: CleanCall<Args>): Promise<St
   const memo = memoSchema.safeParse(call.memo).data;
   const names = Object.keys(settings).filter((name) => attributes.get(name)?.value !== settings[name]);
   const isOther = (name: string) => attributes.has(name) && !memo?.changed.includes(name);
-  if (memo) return follow(service, call, memo, { missing: names, others: names.filter(isOther) });
+  const isPending = names.some((name) => attributes.get(name)?.pending === settings[name]);
+  if (memo) return follow(service, call, memo, { missing: names, others: names.filter(isOther), isPending });
   if (names.length === 0) return { kind: "done", output: { changed: [] } };
   const flaws = Object.entries(settings).flatMap(([name, value]) => flawOf(bios, attributes.get(name), name, value));
   if (flaws.length > 0)
     return failed(`The BIOS of this machine does not accept: ${flaws.join("; ")}.`, call.memo === null);
   const changes = Object.fromEntries(names.map((name) => [name, settings[name]]));
-  const isPending = names.every((name) => attributes.get(name)?.pending === changes[name]);
-  const task = isPending ? [] : await send(service, call, bios, changes);
+  const isSent = names.every((name) => attributes.get(name)?.pending === changes[name]);
+  const task = isSent ? [] : await send(service, call, bios, changes);
   // The answer was lost. The settings for the next start show whether the BMC has the change.
   if (task === null) return { kind: "wait", seconds: POLL_SECONDS, memo: "SENT" };
   call.log(`BIOS settings for the next start: ${names.join(", ")}.`);
@@ -96,12 +97,21 @@ async function restartFor(service: RedfishService, call: CleanCall<Args>, memo: 
   return wait({ ...memo, restarted: mayCut && (await restart(call)) });
 }
 
-/** Waits until the machine has started with the new values, and the BMC's task has ended. `others`: were not sent. */
+interface Differing {
+  /** Names of the attributes that have other values than those wanted. */
+  readonly missing: readonly string[];
+  /** Those of them that were not sent. */
+  readonly others: readonly string[];
+  /** Whether the next start sets one of them. */
+  readonly isPending: boolean;
+}
+
+/** Waits until the machine has started with the new values, and the BMC's task has ended. */
 async function follow(
   service: RedfishService,
   call: CleanCall<Args>,
   memo: Memo,
-  { missing, others }: { readonly missing: readonly string[]; readonly others: readonly string[] },
+  { missing, others, isPending }: Differing,
 ): Promise<StepResult> {
   if (!memo.restarted && missing.length > 0) return restartFor(service, call, memo);
   const tasks = await readTasks(service, call, memo.task.length === 0 ? {} : { BIOS: memo.task });
@@ -112,20 +122,34 @@ async function follow(
   const hasEnded = activity === "NONE" || activity === "UNREPORTED";
   if (missing.length === 0 && hasEnded) return { kind: "done", output: { changed: memo.changed } };
   // Settings that were not sent can change with those that were; and a machine can take a change, and not make it.
-  const mayResend = others.length > 0 || memo.checks >= CHECKS_MAX / 2;
-  if (hasEnded && mayResend && !memo.resent) return resend(service, call, memo);
+  const mayResend = others.length > 0 || (memo.checks >= CHECKS_MAX && !isPending);
+  if (hasEnded && mayResend && !memo.resent) return resend(service, call, memo, missing);
   if (memo.checks < CHECKS_MAX || !hasEnded) return wait({ ...memo, checks: memo.checks + 1 });
   const reason = `The machine was restarted, but still reports other values of: ${missing.join(", ")}.`;
   return failed(reason, activity === "NONE");
 }
 
-/** Sends all settings once more, and restarts the machine again. */
-async function resend(service: RedfishService, call: CleanCall<Args>, memo: Memo): Promise<StepResult> {
-  const { settings } = call.args;
-  const task = await send(service, call, await findBios(service, call.settings), settings);
-  call.log("The machine reports other BIOS settings than it was sent: all are sent once more.");
-  const changed = Object.keys(settings);
-  return restartFor(service, call, { ...memo, changed, task: task ?? [], checks: 0, resent: true, restarted: false });
+/** Sends once more what differs and what was sent, and restarts the machine again. */
+async function resend(
+  service: RedfishService,
+  call: CleanCall<Args>,
+  memo: Memo,
+  missing: readonly string[],
+): Promise<StepResult> {
+  const changed = [...new Set([...memo.changed, ...missing])];
+  const again = { ...memo, checks: 0, resent: true };
+  call.log(`The machine reports other values of ${missing.join(", ")}: the settings are sent once more.`);
+  try {
+    const changes = Object.fromEntries(changed.map((name) => [name, call.args.settings[name]]));
+    const task = await send(service, call, await findBios(service, call.settings), changes);
+    // Whether the BMC has the change is not known: the machine is restarted at the next entry.
+    if (task === null) return wait({ ...again, changed, task: [], restarted: false });
+    return await restartFor(service, call, { ...again, changed, task, restarted: false });
+  } catch (error) {
+    if (!(error instanceof RedfishError) || error.effect !== "NONE") throw error;
+    call.log(error.message);
+    return wait(again);
+  }
 }
 
 function wait(memo: Memo, seconds = POLL_SECONDS): StepResult {

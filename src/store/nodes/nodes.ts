@@ -349,7 +349,7 @@ export interface InspectedDisksRow {
   readonly disks: StoredJson;
 }
 
-/** The disks of a node in the newest inventory of each driver that reports disks, newest first. */
+/** The disks of a node in the newest inventory of each driver that reports all disks, newest first. */
 export async function inspectedDisks(reader: Reader, nodeId: string): Promise<InspectedDisksRow[]> {
   const rows = await reader.execute<{ driver: string | null; taken_at: string; disks: StoredJson }>(sql`
     select * from (
@@ -359,6 +359,7 @@ export async function inspectedDisks(reader: Reader, nodeId: string): Promise<In
           where r.id = i.run_id and step->>'phase' = 'inspect' limit 1
         ) as driver
         from ${inventories} i where i.node_id = ${nodeId} and jsonb_typeof(i.data->'disks') = 'array'
+          and not coalesce(i.data->'incomplete' ? 'disks', false)
         order by i.taken_at desc limit ${INVENTORIES_COMPARED}
       ) newest order by driver, taken_at desc
     ) of_drivers order by taken_at desc`);
