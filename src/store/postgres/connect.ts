@@ -45,6 +45,7 @@ export const SESSION_SETTINGS = {
   statement_timeout: "0",
   lock_timeout: "0",
   idle_in_transaction_session_timeout: "0",
+  idle_session_timeout: "0",
   DateStyle: "ISO, MDY",
   TimeZone: "UTC",
   IntervalStyle: "postgres",

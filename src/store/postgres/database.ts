@@ -246,8 +246,8 @@ function connectListener(
 
 /** Applies all pending migrations; see migrations.ts. */
 export async function migrateDatabase(connection: Connection, onTry?: (tried: number) => void): Promise<Migrated> {
-  await using sql = disposable(connect(connection, { max: 1, prepare: false, hasOwnSettings: false }));
-  await probe(sql);
+  const { isPooled } = await inspect(connection);
+  await using sql = disposable(connect(connection, { max: 1, prepare: false, hasOwnSettings: !isPooled }));
   return await migrateBy(sql, undefined, onTry);
 }
 
