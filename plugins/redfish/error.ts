@@ -42,6 +42,11 @@ interface RedfishFailure {
   readonly status?: number;
 }
 
+/** For `catch`: nothing in place of what the BMC did not answer; other errors are thrown. */
+export function onlyFailed(error: unknown): undefined {
+  if (!(error instanceof RedfishError)) throw error;
+}
+
 /** An ability that this machine does not offer. `what`: the end of a sentence that begins with the BMC. */
 export function unsupported(bmc: string, what: string): RedfishError {
   return new RedfishError({ kind: "UNSUPPORTED", message: `BMC ${bmc} ${what}` });

@@ -6,7 +6,7 @@ import { Readable } from "node:stream";
 import type { DriverMemory } from "../../src/drivers/driver.ts";
 import { connect, isRefusal } from "./connection.ts";
 import type { Connection, HttpAnswer, HttpRequest, RedfishCall } from "./connection.ts";
-import { RedfishError } from "./error.ts";
+import { RedfishError, onlyFailed } from "./error.ts";
 import { pause } from "./poll.ts";
 import { conditionsOf, holds, remedyOf } from "./refusal.ts";
 import { messagesOf, resourceOf } from "./messages.ts";
@@ -212,7 +212,7 @@ export class RedfishService {
       tried.add(JSON.stringify([change.path, change.body]));
       const answer = await this.#sendChange(change, seconds);
       if (answer.status < 300 || !isRefusal(answer)) return this.#outcome(change, answer);
-      const isAsAsked = !NO_STATE.has(answer.status) && (await isDone?.().catch(onlyRefused));
+      const isAsAsked = !NO_STATE.has(answer.status) && (await isDone?.().catch(onlyFailed));
       if (isAsAsked === true) return { status: 200, path: change.path, body: {}, tasks: [] };
       const mayMove = change.method === "PATCH" && change.path === given.path;
       const remedy = remedyOf(answer, { ...change, spare, optional, mayMove, mayWait });
@@ -247,7 +247,7 @@ export class RedfishService {
 
   /** Where a resource has its settings for the next start; the resource itself if it has none. */
   async #pendingOf(path: string): Promise<string> {
-    const resource = await this.find(path, "resource before a change").catch(onlyRefused);
+    const resource = await this.find(path, "resource before a change").catch(onlyFailed);
     return link(at(resource, "@Redfish.Settings"), "SettingsObject") ?? path;
   }
 
@@ -315,7 +315,7 @@ export class RedfishService {
     for (let next: string | undefined = path; next !== undefined && !seen.has(next);) {
       seen.add(next);
       const page: Resource | undefined = await (path.includes("$expand")
-        ? this.get(next, what).catch(this.#isPartial ? onlyRefused : onlyAnswered)
+        ? this.get(next, what).catch(this.#isPartial ? onlyFailed : onlyAnswered)
         : this.find(next, what));
       if (page === undefined) return path.includes("$expand") || members.length === 0 ? undefined : members;
       members.push(...items(page, "Members"));
@@ -369,10 +369,6 @@ export class RedfishService {
     const retryable = status === 429 || status >= 500 || status === 409;
     return new RedfishError({ kind: "REFUSED", status, message, retryable });
   }
-}
-
-function onlyRefused(error: unknown): undefined {
-  if (!(error instanceof RedfishError)) throw error;
 }
 
 function onlyAnswered(error: unknown): undefined {

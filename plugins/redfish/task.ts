@@ -4,7 +4,7 @@
  * as of a gateway, a login page or a BMC that restarts, leaves it as it is, to be asked again.
  */
 import type { HttpAnswer } from "./connection.ts";
-import { RedfishError } from "./error.ts";
+import { RedfishError, onlyFailed } from "./error.ts";
 import { messagesOf, reportsError, resourceOf, saysWhy } from "./messages.ts";
 import { items, links, number, text } from "./resource.ts";
 import type { Resource } from "./resource.ts";
@@ -68,10 +68,6 @@ async function* placesOf(service: RedfishService, named: readonly string[]): Asy
     const owners = ["/redfish/v1/JobService", ...links(managers ?? {}, "Members")];
     yield* owners.map((owner) => `${owner.replace(/\/$/, "")}/Jobs/${id}`).filter((one) => !seen.has(one));
   }
-}
-
-function onlyFailed(error: unknown): undefined {
-  if (!(error instanceof RedfishError)) throw error;
 }
 
 /** `isNamed`: the BMC has named this path, so an answer without a state can be the final one of its monitor. */

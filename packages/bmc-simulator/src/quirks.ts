@@ -84,7 +84,7 @@ export const QUIRKS: Readonly<Record<QuirkName, Quirk>> = {
         : undefined,
   },
   "refuses-same-values": {
-    about: "a boot source that is set already is refused; so is an ejection from an empty drive",
+    about: "a boot source that is set already is refused",
     before: (request) => {
       const { boot } = request.bmc.state;
       const wanted = objectAt(request.body, "Boot");
