@@ -143,7 +143,7 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
         channel,
         onNotify,
         onError,
-        connect: (on) => connectListener(options, on),
+        connect: (on) => connectListener(options, on, { isPooled }),
         notify: async (payload) => void (await sql.notify(channel, payload)),
       }),
     async notify(channel, payload) {
@@ -229,11 +229,13 @@ function openPools(options: DatabaseOptions, { isPooled }: Probed) {
 function connectListener(
   { connection, listenAt = connection, writeSeconds = WRITE_SECONDS }: DatabaseOptions,
   { onNotify, onClose }: { onNotify(payload: string): void; onClose(): void },
+  { isPooled }: Pick<Probed, "isPooled">,
 ): Sql {
   return connect(listenAt, {
     max: 1,
     prepare: false,
-    hasOwnSettings: false,
+    // `listenAt` leads past the pooler.
+    hasOwnSettings: !isPooled || listenAt !== connection,
     silentSeconds: writeSeconds,
     more: {
       onnotify: (_channel: string, payload: string) => onNotify(payload),
