@@ -8,14 +8,14 @@ import type { TestNode } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { changeNode } from "../support/change-node.ts";
 
-/** A driver that inspects only; its setting `disks` is what it reports. */
+/** A driver that inspects only; its settings are what it reports. */
 const bmc = aDriver("bmc", {
   inspect: {
     withoutReboot: true,
     ...stepsOf(
       aStep("look", "inspect", async ({ settings }) => ({
         kind: "done",
-        output: { disks: settings["disks"] as Json },
+        output: settings as Record<string, Json>,
       })),
     ),
   },
@@ -189,6 +189,24 @@ describe("erasure", () => {
     expect(error).toContain("disk Bay 2 (serial BEHIND-RAID), which the inspection by bmc of");
     expect(error).not.toContain("OLD-DRIVE");
     expect(error).not.toContain("Bay 1");
+  });
+
+  test("an inspection that could not read all disks does not replace one that could [R-751]", async () => {
+    const reports = (settings: object) => ({ interfaces: [{ kinds: ["inspect"], driver: "bmc", settings }] as never });
+    const node = await ostler
+      .aNode()
+      .in("MANAGEABLE")
+      .with("fake", { disks: [{ serial: "SEEN-0001" }] })
+      .borrowing([
+        { kinds: ["inspect"], driver: "bmc", settings: { disks: [{ serial: "SEEN-0001" }, { serial: "BROKEN-01" }] } },
+      ])
+      .made();
+    await inspect(node);
+    const partial = reports({ disks: [{ serial: "SEEN-0001" }], incomplete: ["disks"] });
+    expect((await changeNode(ostler.engine, ALICE, node.id, partial)).refusals).toEqual([]);
+    const { state, error } = await commission(node);
+    expect(state).toBe("CLEAN_FAILED");
+    expect(error).toContain("BROKEN-01");
   });
 
   test("a clean step that declares no erasure needs no account [R-754]", async () => {
