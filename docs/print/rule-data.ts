@@ -642,6 +642,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "A refused change is sent again as the BMC's messages require: with or without parameters, at another resource, after the self-test, with another ETag; what is so already is done.",
       },
       {
+        id: "R-800",
+        rule: "Of a BMC with several systems the node is the only one that can boot. Where several can, the setting `system` names one, and a discovery has a result for each.",
+      },
+      {
         id: "R-393",
         rule: "What a machine does not offer fails as UNSUPPORTED with what it offers; one that does not say what it offers is asked.",
       },

@@ -7,7 +7,7 @@ import { withService } from "./service.ts";
 import { bmcName } from "../bmc-settings.ts";
 import { redfishSettings } from "./settings.ts";
 import type { RedfishSettings } from "./settings.ts";
-import { findSystem } from "./system.ts";
+import { findSystems, lastPart } from "./system.ts";
 
 const discoverSettings = lazySchema((z) =>
   z
@@ -20,18 +20,21 @@ export function redfishDiscovery(memory: DriverMemory | undefined): DiscoverInte
     settings: discoverSettings,
     async probe(call) {
       const settings = settingsAt(call.address, call.settings);
-      const reported = await withService({ ...call, settings }, memory, async (service) => {
+      const systems = await withService({ ...call, settings }, memory, async (service) => {
         const root = await service.root();
         if (text(root, "RedfishVersion") === undefined)
           throw new RedfishError({
             kind: "OTHER",
             message: `What answers at ${bmcName(settings)} is not a Redfish service.`,
           });
-        const { resource } = await findSystem(service, settings);
-        const serial = text(resource, "SerialNumber");
-        return { name: text(resource, "HostName") ?? serial, serial, uuid: text(resource, "UUID") };
+        return findSystems(service, settings);
       });
-      return { settings, ...present(reported) };
+      return systems.map(({ path, resource }) => {
+        const serial = text(resource, "SerialNumber");
+        const reported = { name: text(resource, "HostName") ?? serial, serial, uuid: text(resource, "UUID") };
+        const isOne = systems.length === 1;
+        return { settings: isOne ? settings : { ...settings, system: lastPart(path) }, ...present(reported) };
+      });
     },
   };
 }

@@ -43,7 +43,8 @@ export const redfishSettings = lazySchema((z) =>
       description: "False accepts every certificate: anyone on the management network can then read the password.",
     }),
     system: z.string().min(1).max(256).optional().meta({
-      description: "`Id` of the computer system, for a BMC with several. Absent: the BMC must have exactly one.",
+      description:
+        "`Id` of the computer system, for a BMC with several. Absent: the only one that can start an operating system.",
     }),
     bootMode: z.enum(["UEFI", "BIOS"]).optional().meta({
       sharedEnum: "BootMode",

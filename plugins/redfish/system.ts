@@ -1,6 +1,6 @@
 /** The computer system of a node, and the manager and chassis that belong to it. */
 import { RedfishError } from "./error.ts";
-import { at, link, links, text } from "./resource.ts";
+import { at, link, links, text, texts } from "./resource.ts";
 import type { Resource } from "./resource.ts";
 import type { RedfishService } from "./service.ts";
 import type { RedfishSettings } from "./settings.ts";
@@ -10,24 +10,45 @@ export interface Located {
   readonly resource: Resource;
 }
 
-/** The system that the settings name, or the only one. */
-export async function findSystem(
-  service: RedfishService,
-  { system }: Pick<RedfishSettings, "system">,
-): Promise<Located> {
-  const name = `system ${system ?? ""}`;
+/** The system that the settings name, or the only one that can start an operating system. */
+export async function findSystem(service: RedfishService, settings: Pick<RedfishSettings, "system">): Promise<Located> {
+  const name = `system ${settings.system ?? ""}`;
   const known = await service.recallPath(name);
   const remembered = known && (await service.get(known, "system").catch(onlyIfMissing));
   if (known !== undefined && remembered) return { path: known, resource: remembered };
-  const collection = await collectionOf(service, "Systems");
-  const paths = links(await service.get(collection, "list of systems"), "Members");
-  if (system === undefined && paths.length > 1) throw choice(service, `has ${paths.length} systems`, paths);
-  const path = system === undefined ? paths[0] : paths.find((one) => lastPart(one) === system);
-  if (path === undefined)
-    throw choice(service, system === undefined ? "has no system" : `has no system ${system}`, paths);
-  const resource = await service.get(path, "system");
-  await service.rememberPath(name, path);
-  return { path, resource };
+  const [found, ...others] = await findSystems(service, settings);
+  if (others.length > 0)
+    throw choice(
+      service,
+      `has ${others.length + 1} systems`,
+      [found, ...others].map(({ path }) => path),
+    );
+  await service.rememberPath(name, found.path);
+  return found;
+}
+
+/** The system that the settings name; else each that can start an operating system, which a board of GPUs cannot. */
+export async function findSystems(
+  service: RedfishService,
+  { system }: Pick<RedfishSettings, "system">,
+): Promise<[Located, ...Located[]]> {
+  const members = links(await service.get(await collectionOf(service, "Systems"), "list of systems"), "Members");
+  const paths = system === undefined ? members : members.filter((path) => lastPart(path) === system);
+  const found: Located[] = [];
+  for (const path of paths) {
+    // One that cannot be read may be the right one.
+    const resource = await service.get(path, "system").catch(paths.length > 1 ? onlyIfMissing : undefined);
+    if (resource && (paths.length === 1 || canBoot(resource))) found.push({ path, resource });
+  }
+  const [first, ...others] = found;
+  if (first) return [first, ...others];
+  const what = paths.length > 0 ? "has no system that can be started" : `has no system${system ? ` ${system}` : ""}`;
+  throw choice(service, what, members);
+}
+
+function canBoot(system: Resource): boolean {
+  const targets = texts(at(system, "Boot"), "BootSourceOverrideTarget@Redfish.AllowableValues") ?? [];
+  return targets.some((target) => target !== "None") || link(system, "Bios") !== undefined;
 }
 
 /** The BMC may have been replaced since its path was remembered. */

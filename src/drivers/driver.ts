@@ -542,12 +542,13 @@ export interface DiscoverInterface<Settings> {
   /**
    * Checks whether a machine that this driver supports answers at a host name or IP address. Returns the settings of a
    * node at that address, and what the machine reports of its name, serial number and UUID: by these two a machine is
-   * recognized that is registered at another address. Throws if nothing answers or the login is refused.
+   * recognized that is registered at another address. A list if the controller there has several machines. Throws if
+   * nothing answers or the login is refused.
    */
-  probe(call: DiscoverCall): Promise<FoundAt<Settings>>;
+  probe(call: DiscoverCall): Promise<FoundAt<Settings> | readonly FoundAt<Settings>[]>;
 }
 
-/** The answer of a probe. */
+/** A machine that a probe has found. */
 export interface FoundAt<Settings> {
   readonly settings: Settings;
   readonly name?: string;

@@ -195,6 +195,24 @@ describe("discovered machine", () => {
     expect(found).toEqual(["REGISTERED", "KNOWN", "KNOWN", "REGISTERED"]);
   });
 
+  test("address with two machines has a result for each, behind those of the request [R-800]", async () => {
+    const { range, host } = aNetwork();
+    const both = [{ settings: { at: "one" }, name: "of-one" }, { settings: { at: "two" } }, { settings: 7 }];
+    probes.set(host(1), () => both);
+    const id = await begin({ addresses: [range(30)], driver: "finder", namePrefix: "bmc-" });
+    expect(await ostler.operationEnds(id)).toMatchObject({ state: "PARTIALLY_SUCCEEDED", totalCount: 4 });
+    const [first, second] = [await nodeNamed("of-one"), await nodeNamed(`bmc-${host(1)}`)];
+    expect(await rows(id)).toMatchObject([
+      { ordinal: 0, address: host(1), state: "REGISTERED", nodeId: first?.id },
+      { ordinal: 1, address: host(2), state: "REGISTERED" },
+      { ordinal: 2, address: host(1), state: "REGISTERED", nodeId: second?.id },
+      { ordinal: 3, address: host(1), state: "FAILED" },
+    ]);
+    const again = await begin({ addresses: [host(1)], driver: "finder" });
+    await ostler.operationEnds(again);
+    expect((await rows(again)).map(({ state }) => state)).toEqual(["KNOWN", "KNOWN", "FAILED"]);
+  });
+
   test("discovered machine that is registered already is KNOWN by its controller, or by its settings if the driver names no controller", async () => {
     const { range, host } = aNetwork();
     const byHand = await ostler

@@ -4,6 +4,7 @@ import { controllerOf, redfishSettings } from "../../plugins/redfish/settings.ts
 import { PRESETS, PRESET_NAMES } from "../../packages/bmc-simulator/src/index.ts";
 import type { Traits } from "../../packages/bmc-simulator/src/index.ts";
 import { redfishLab } from "../support/redfish.ts";
+import type { RedfishLab } from "../support/redfish.ts";
 
 const EXAMPLE = { address: "bmc-3.example", username: "admin", password: "Tr0ub4dor&3" };
 
@@ -137,7 +138,7 @@ describe.each(PRESET_NAMES)("Redfish driver and a BMC of the kind %s", (preset) 
     expect(abilities.get("clean.secure_erase")).toBe(storage.secureErase);
     const { address: _, ...login } = settings;
     const found = await driver.discover?.probe({ ...call(), address: "127.0.0.1", settings: login });
-    expect(found?.settings).toMatchObject(settings);
+    expect(found).toMatchObject([{ settings }]);
   });
 });
 
@@ -348,6 +349,37 @@ describe("Redfish boot devices", () => {
 });
 
 describe("Redfish systems of a BMC", () => {
+  const probe = async ({ driver, call, settings }: RedfishLab) => {
+    const { address: _, ...login } = settings;
+    return driver.discover?.probe({ ...call(), address: "127.0.0.1", settings: login });
+  };
+
+  test("of several systems the only one that can boot is the node's, also in a discovery [R-800]", async () => {
+    await using lab = await redfishLab({ traits: { quirks: ["gpu-board"] } });
+    lab.bmc.state.power = "Off";
+    expect(await lab.driver.power.read(lab.call())).toBe("OFF");
+    expect(await probe(lab)).toEqual([expect.objectContaining({ serial: lab.bmc.system.serialNumber })]);
+    expect(await probe(lab)).not.toMatchObject([{ settings: { system: expect.anything() } }]);
+  });
+
+  test("of several systems that can boot the settings name one, and a discovery finds each [R-800]", async () => {
+    await using lab = await redfishLab({ traits: { quirks: ["gpu-board", "two-systems"] } });
+    await expect(lab.driver.power.read(lab.call())).rejects.toMatchObject({
+      message: expect.stringMatching(/has 2 systems; set "system" .* to one of: Node\.2, 1\.$/),
+    });
+    expect(await lab.driver.power.read(lab.call({ settings: { system: "HGX" } }))).toBe("ON");
+    expect(await probe(lab)).toEqual([
+      expect.objectContaining({ serial: "NODE-2", settings: expect.objectContaining({ system: "Node.2" }) }),
+      expect.objectContaining({ settings: expect.objectContaining({ system: "1" }) }),
+    ]);
+  });
+
+  test("a system that cannot be read is not passed over for another one [R-800]", async () => {
+    await using lab = await redfishLab({ traits: { quirks: ["two-systems"] } });
+    lab.bmc.faults.add({ kind: "answer", status: 500, body: "error", path: "/Systems/Node.2" });
+    await expect(lab.driver.power.read(lab.call())).rejects.toMatchObject({ status: 500 });
+  });
+
   test("Redfish reports a system that does not exist, and the ones that do", async () => {
     await using lab = await redfishLab({ traits: "idrac-like" });
     await expect(lab.driver.power.read(lab.call({ settings: { system: "node9" } }))).rejects.toMatchObject({

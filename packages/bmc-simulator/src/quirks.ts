@@ -121,6 +121,23 @@ export const QUIRKS: Readonly<Record<QuirkName, Quirk>> = {
     before: ({ method, url }) =>
       method === "POST" && !url.endsWith("/") ? { status: 308, headers: { Location: `${url}/` } } : undefined,
   },
+  "gpu-board": {
+    about: "the first system is a board of GPUs: it has a reset, and neither boot sources nor a BIOS",
+    before: ({ path }) =>
+      path === GPU_BOARD
+        ? { status: 200, body: { "@odata.id": ROOT + GPU_BOARD, Id: "HGX", Name: "GPUs", PowerState: "On", Boot: {} } }
+        : undefined,
+    after: (request, shown) => withSystem(request, shown, GPU_BOARD),
+  },
+  "two-systems": {
+    about: "a second system, Node.2, can be started too",
+    before: ({ bmc, path }) =>
+      path.startsWith(NODE_2) ? { path: path.replace(NODE_2, `/Systems/${bmc.traits.ids.system}`) } : undefined,
+    after: (request, shown) =>
+      request.path === NODE_2
+        ? { ...shown, "@odata.id": ROOT + NODE_2, Id: "Node.2", SerialNumber: "NODE-2", UUID: null }
+        : withSystem(request, shown, NODE_2),
+  },
   "drive-fails": {
     about: "one drive answers 500",
     before: ({ method, path }) =>
@@ -146,6 +163,14 @@ export const QUIRKS: Readonly<Record<QuirkName, Quirk>> = {
     },
   },
 };
+
+const GPU_BOARD = "/Systems/HGX";
+const NODE_2 = "/Systems/Node.2";
+
+function withSystem({ path }: QuirkRequest, shown: Body, system: string): Body {
+  if (path !== "/Systems" || !Array.isArray(shown["Members"])) return shown;
+  return { ...shown, Members: [{ "@odata.id": ROOT + system }, ...(shown["Members"] as readonly Body[])] };
+}
 
 function emptied(body: Body): Body {
   const keeps = (name: string) => name.startsWith("@odata.") || name === "Id" || name === "Name";

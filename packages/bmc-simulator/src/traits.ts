@@ -33,6 +33,8 @@ export type QuirkName =
   | "first-boot-change-lost"
   | "bios-side-effect"
   | "post-moves"
+  | "gpu-board"
+  | "two-systems"
   | "drive-fails"
   | "expand-is-empty"
   | "memory-is-empty";

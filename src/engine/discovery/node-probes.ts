@@ -22,7 +22,7 @@ import { parseAddresses } from "./addresses.ts";
 import { checkLogin } from "./discover.ts";
 import { knownNode } from "./known-node.ts";
 import { probeAddress } from "./probe-address.ts";
-import type { Probed, ProbeParts, ProbeTerms } from "./probe-address.ts";
+import type { Found, ProbeParts, ProbeTerms } from "./probe-address.ts";
 import { probedAbilities } from "./probed-abilities.ts";
 import { canDiscover } from "./prober.ts";
 
@@ -104,7 +104,9 @@ export class NodeProbes {
     const answers = await mapConcurrently(PROBED_ADDRESSES_MAX, addresses, async (address) => {
       const found: ProbeAnswer[] = [];
       for (const [index, login] of logins.entries())
-        found.push(await this.#probeOne(address, login, Math.min(probeMs, leftUntil(until) / (logins.length - index))));
+        found.push(
+          ...(await this.#probeOne(address, login, Math.min(probeMs, leftUntil(until) / (logins.length - index)))),
+        );
       return found;
     });
     return { answers: answers.flat(), refusals: [] };
@@ -148,7 +150,7 @@ export class NodeProbes {
     return { logins, refusals };
   }
 
-  async #probeOne(address: string, login: Login, milliseconds: number): Promise<ProbeAnswer> {
+  async #probeOne(address: string, login: Login, milliseconds: number): Promise<readonly ProbeAnswer[]> {
     const { driver } = login;
     const failed = (refusal: Refusal, kind: FailureKind | null = null): ProbeAnswer => ({
       address,
@@ -157,7 +159,7 @@ export class NodeProbes {
       refusal,
       kind,
     });
-    if ("refusal" in login) return failed(login.refusal);
+    if ("refusal" in login) return [failed(login.refusal)];
     const { registry, log, observer } = this.#parts;
     // The time of a probe is on hold while it waits for a call; that of the request is not.
     const over = new AbortController();
@@ -165,13 +167,17 @@ export class NodeProbes {
     const cancel = AbortSignal.any([over.signal, this.#closing.signal]);
     try {
       const parts = { registry, log, observer, probeMs: milliseconds };
-      const probed = await probeAddress(parts, login.terms, address, cancel);
-      if ("failure" in probed) {
-        const { code, message, kind = null } = probed.failure;
-        return failed({ code, message }, kind);
+      const answers: ProbeAnswer[] = [];
+      for (const probed of await probeAddress(parts, login.terms, address, cancel)) {
+        if ("failure" in probed) {
+          const { code, message, kind = null } = probed.failure;
+          answers.push(failed({ code, message }, kind));
+          continue;
+        }
+        const found = await this.#foundAt(address, login, { probed, cancel, milliseconds });
+        answers.push({ address, driver, found, refusal: null, kind: null });
       }
-      const found = await this.#foundAt(address, login, { probed, cancel, milliseconds });
-      return { address, driver, found, refusal: null, kind: null };
+      return answers;
     } finally {
       stopClock();
     }
@@ -235,7 +241,7 @@ export class NodeProbes {
 }
 
 interface ProbedCall {
-  readonly probed: Exclude<Probed, { readonly failure: unknown }>;
+  readonly probed: Found;
   readonly cancel: AbortSignal;
   readonly milliseconds: number;
 }

@@ -56,21 +56,25 @@ export type Found = Pick<EnrolledNode, "name" | "settings" | "secrets" | "contro
 
 export const NAME_LENGTH_MAX = 253;
 
-/** Ends within the time limit, and at once when it is canceled, whatever the driver does. */
+/**
+ * Ends within the time limit, and at once when it is canceled, whatever the driver does. Returns a result for each
+ * machine behind the address, and at least one.
+ */
 export async function probeAddress(
   parts: ProbeParts,
   terms: ProbeTerms,
   address: string,
   cancel: AbortSignal,
-): Promise<Probed> {
+): Promise<readonly Probed[]> {
   const { driver, redactor } = terms;
-  const failed = (code: ErrorCode, reason: string, retryable: boolean): Probed => ({
-    failure: failureAt(address, { code, reason, retryable }),
-  });
+  const failed = (code: ErrorCode, reason: string, retryable: boolean): readonly Probed[] => [
+    { failure: failureAt(address, { code, reason, retryable }) },
+  ];
   if (typeof driver === "string") return failed("UNSUPPORTED_BY_DRIVER", driver, false);
   try {
     const found = await callDriver(parts, { terms, driver, address }, cancel);
-    return await checkAnswer(parts.registry, { terms, driver, address }, found);
+    const all: readonly unknown[] = Array.isArray(found) && found.length > 0 ? found : [found];
+    return await Promise.all(all.map((one) => checkAnswer(parts.registry, { terms, driver, address }, one)));
   } catch (error) {
     if (error instanceof HeartbeatLostError) throw error;
     if (error instanceof CallTimeoutError)
@@ -79,7 +83,7 @@ export async function probeAddress(
         `the probe did not end within ${parts.probeMs / 1000} s; check the machine and try again`,
         true,
       );
-    return { failure: failureAt(address, faultOf(error, redactor)) };
+    return [{ failure: failureAt(address, faultOf(error, redactor)) }];
   }
 }
 

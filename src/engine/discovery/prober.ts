@@ -102,7 +102,7 @@ export class Prober {
           if (isOver) return;
           const probed = await probeAddress(this.#parts, discovery, row.address, cancel.signal);
           if (cancel.signal.aborted) return;
-          await recordProbe(transact, discovery, row.ordinal, probed);
+          await recordProbe(transact, discovery, row, probed);
           hasProgress = true;
         }
       } catch (error) {

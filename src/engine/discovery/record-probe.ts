@@ -1,8 +1,9 @@
-/** Records the result of a probe: registers the node, or finds the one that the address belongs to. */
-import { endDiscovery, lockQueuedDiscovery } from "../../store/operations/discoveries.ts";
+/** Records the results of a probe: registers each machine as a node, or finds the node that it is. */
+import { addDiscovery, endDiscovery, lockQueuedDiscovery } from "../../store/operations/discoveries.ts";
+import type { DiscoveryRow } from "../../store/operations/discoveries.ts";
 import { lockValues } from "../../store/nodes/node-identities.ts";
 import { nodesByNames } from "../../store/nodes/nodes.ts";
-import { operationsByIds } from "../../store/operations/operations.ts";
+import { lockOperation, operationsByIds } from "../../store/operations/operations.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { clusterLockRefusals } from "../inventory/cluster-lock.ts";
@@ -16,12 +17,24 @@ import type { OpenDiscovery, Probed } from "./probe-address.ts";
 export async function recordProbe(
   transact: Transact,
   discovery: OpenDiscovery,
-  ordinal: number,
-  probed: Probed,
+  { ordinal, address }: Pick<DiscoveryRow, "ordinal" | "address">,
+  probed: readonly Probed[],
 ): Promise<void> {
   for (;;) {
     try {
-      return await transact((transaction) => record(transaction, discovery, ordinal, probed));
+      return await transact(async (transaction) => {
+        const { tx } = transaction;
+        const { id } = discovery.operation;
+        // In the order of an abort.
+        if (probed.length > 1) await lockOperation(tx, id);
+        await lockValues(
+          tx,
+          probed.flatMap((one) => ("failure" in one ? [] : one.identities)),
+        );
+        if (!(await lockQueuedDiscovery(tx, id, ordinal))) return;
+        for (const [index, one] of probed.entries())
+          await record(transaction, discovery, index === 0 ? ordinal : await addDiscovery(tx, id, address), one);
+      });
     } catch (error) {
       // Another request took the name, or deleted the cluster, between the check and the insert.
       const constraint = violatedConstraint(error) ?? "";
@@ -37,8 +50,6 @@ async function record(
   probed: Probed,
 ): Promise<void> {
   const { tx } = transaction;
-  if (!("failure" in probed)) await lockValues(tx, probed.identities);
-  if (!(await lockQueuedDiscovery(tx, id, ordinal))) return;
   if ("failure" in probed) return endDiscovery(tx, id, ordinal, { state: "FAILED", failure: probed.failure });
   const { name, ...found } = probed;
   const known = await knownNode(tx, driverName, found);

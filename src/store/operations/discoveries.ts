@@ -9,7 +9,7 @@ import type { Reader, Tx } from "../postgres/database.ts";
 import { countsBelow, numberedClauses, pagesBelow } from "../postgres/pagination.ts";
 import type { NumberedRequest, Page } from "../postgres/pagination.ts";
 import type { Failure, JsonObject } from "../records.ts";
-import { discoveries, discoverySecrets, nodes } from "../tables.ts";
+import { discoveries, discoverySecrets, nodes, operations } from "../tables.ts";
 
 export type DiscoveryRow = typeof discoveries.$inferSelect;
 export type DiscoveryState = DiscoveryRow["state"];
@@ -69,6 +69,18 @@ export async function lockQueuedDiscovery(tx: Tx, operationId: string, ordinal: 
     .where(and(isQueued(operationId), eq(discoveries.ordinal, ordinal)))
     .for("no key update");
   return rows.length > 0;
+}
+
+/** Adds a result for a further machine behind an address; the operation is locked. Returns its ordinal. */
+export async function addDiscovery(tx: Tx, operationId: string, address: string): Promise<number> {
+  const [operation] = await tx
+    .update(operations)
+    .set({ totalCount: sql`${operations.totalCount} + 1` })
+    .where(eq(operations.id, operationId))
+    .returning({ totalCount: operations.totalCount });
+  const ordinal = (operation?.totalCount ?? 1) - 1;
+  await tx.insert(discoveries).values({ operationId, ordinal, address });
+  return ordinal;
 }
 
 export async function endDiscovery(tx: Tx, operationId: string, ordinal: number, found: Found): Promise<void> {

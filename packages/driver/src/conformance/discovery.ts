@@ -10,7 +10,8 @@ export async function provesDiscovery(subject: Subject): Promise<void> {
   const address = options.discovery?.address ?? "";
   const controllers = [];
   for (const time of ["first", "second"]) {
-    const found = await probe(subject, address);
+    const answer = await probe(subject, address);
+    const found: unknown = Array.isArray(answer) ? answer[0] : answer;
     ensure(isRecord(found) && isRecord(found["settings"]), `The ${time} probe of ${address} returns no settings.`);
     ensure(
       found["name"] === undefined || typeof found["name"] === "string",
