@@ -875,6 +875,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "A request that fails because the database does not answer, or its connection was lost, gets the retryable code DATABASE_UNAVAILABLE. Slow queries that occupy all connections for requests do not count as an unavailable database.",
       },
       {
+        id: "R-825",
+        rule: "A statement that a hanging database did not serve, also one that waited for a connection, is DATABASE_UNAVAILABLE, and not TIMEOUT.",
+      },
+      {
         id: "R-185",
         rule: "All that a query reads is of one moment: a node and its run, or a list and its count, fit together. The query `plan` is an exception.",
       },
