@@ -1232,6 +1232,14 @@ export const RULES: readonly RuleSection[] = [
         rule: "A step has its declared time for each attempt, including waits; if it exceeds the time, the attempt fails with TIMEOUT.",
       },
       {
+        id: "R-826",
+        rule: "The time of a step begins when its driver is called: waiting for the database, for a slot or for a process of the driver is not part of it.",
+      },
+      {
+        id: "R-827",
+        rule: "A result that arrived, or was on its way, while the processes were paused past the deadline counts as in time.",
+      },
+      {
         id: "R-142",
         rule: "A wait for a machine ends after the time that the step declares, by default after half an hour.",
       },
