@@ -879,6 +879,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "A request that fails because the database does not answer, or its connection was lost, gets the retryable code DATABASE_UNAVAILABLE. Slow queries that occupy all connections for requests do not count as an unavailable database.",
       },
       {
+        id: "R-825",
+        rule: "A statement that a hanging database did not serve, also one that waited for a connection, is DATABASE_UNAVAILABLE, and not TIMEOUT.",
+      },
+      {
         id: "R-185",
         rule: "All that a query reads is of one moment: a node and its run, or a list and its count, fit together. The query `plan` is an exception.",
       },
@@ -1230,6 +1234,14 @@ export const RULES: readonly RuleSection[] = [
       {
         id: "R-141",
         rule: "A step has its declared time for each attempt, including waits; if it exceeds the time, the attempt fails with TIMEOUT.",
+      },
+      {
+        id: "R-826",
+        rule: "The time of a step begins when its driver is called: waiting for the database, for a slot or for a process of the driver is not part of it.",
+      },
+      {
+        id: "R-827",
+        rule: "A result that arrived, or was on its way, while the processes were paused past the deadline counts as in time.",
       },
       {
         id: "R-142",

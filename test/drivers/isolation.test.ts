@@ -449,21 +449,25 @@ describe("step that does not end", () => {
     await Promise.all(bad);
   });
 
-  test.each(["READING", "TROUBLED", "PROBE"] as const)(
-    "timeout of a call in lane %s starts when it has a slot",
+  test.each(["STEP", "READING", "TROUBLED", "PROBE"] as const)(
+    "timeout of a call in lane %s starts with the call, not while it waits for a slot or for its check [R-826]",
     async (lane) => {
       await using lab = await openLab({ workers: 1, graceMs: 50 });
       const cut = new AbortController();
       const first = thrownBy(lab.run("hangs", { signal: cut.signal, dispatch: { lane } }));
       await eventually("it has the place", () => lab.pool.figures.processes.called === 1);
       const deadline = new Deadline(20_000);
-      const second = lab.run("sound", { deadline, dispatch: { lane } });
-      const left = deadline.leftMs;
+      const left: number[] = [];
+      const confirm = async () => void left.push(deadline.leftMs);
+      const second = lab.run("sound", { deadline, dispatch: { lane, confirm } });
+      left.push(deadline.leftMs);
       await delay(20);
-      expect(deadline.leftMs).toBe(left);
+      left.push(deadline.leftMs);
       cut.abort();
       expect(await second).toEqual(SOUND);
-      expect(deadline.leftMs).toBeLessThan(left);
+      expect(new Set(left).size).toBe(1);
+      expect(left).toHaveLength(3);
+      expect(deadline.leftMs).toBeLessThan(left[0] ?? 0);
       await first;
     },
   );

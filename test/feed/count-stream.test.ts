@@ -1,5 +1,5 @@
 /** The stream of counts: the present counts, then each change, at most once a second, with shared reads. */
-import { afterAll, expect, test } from "vitest";
+import { afterAll, expect, test, vi } from "vitest";
 import { countStream } from "../../src/feed/kinds/count-stream.ts";
 import type { CountUpdate } from "../../src/feed/kinds/count-stream.ts";
 import { createTail } from "../../src/feed/log/tail.ts";
@@ -104,4 +104,26 @@ test("an error of a count ends its streams, and a later stream counts again", as
   const again = countStream({ database: given.database, tail }, BY_RACK);
   expect(Object.keys(await nextOf(again)).length).toBeGreaterThan(0);
   await again.return?.();
+});
+
+test("a count that could not be read for ten seconds left later streams silent for a minute and a half", async () => {
+  const given = counted();
+  const now = performance.now.bind(performance);
+  const reader = new Proxy(given.database.reader, {
+    get(target, name) {
+      if (name === "execute") vi.spyOn(performance, "now").mockImplementation(() => now() + 10_000);
+      return Reflect.get(target, name) as unknown;
+    },
+  });
+  given.fails = true;
+  const hanging = { ...given.database, reader };
+  try {
+    await expect(countStream({ database: hanging, tail }, BY_RACK).next()).rejects.toThrow("The database is away.");
+    given.fails = false;
+    const again = countStream({ database: hanging, tail }, BY_RACK);
+    expect(Object.keys(await nextOf(again)).length).toBeGreaterThan(0);
+    await again.return?.();
+  } finally {
+    vi.restoreAllMocks();
+  }
 });

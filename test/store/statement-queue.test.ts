@@ -22,6 +22,7 @@ const opened = parts.use(await openDatabase({ connection: database.connection, c
 const { bounded, reader } = opened;
 afterAll(() => parts.disposeAsync());
 
+const isAnswering = async () => true;
 const outcome = (read: PromiseLike<unknown>) =>
   Promise.resolve(read).then(
     () => "read",
@@ -45,7 +46,7 @@ test("bounded read that takes too long is cancelled, and its connection serves t
 test("bounded read that takes too long is cancelled behind a pooler too, which does not pass on the setting", async () => {
   const plain = postgres(database.url, { max: 2 });
   parts.defer(() => plain.end());
-  const cutting = limitStatements(plain, { concurrency: 2, seconds: 1, cancels: true });
+  const cutting = limitStatements(plain, { concurrency: 2, seconds: 1, cancels: true, isAnswering });
   expect(
     await Promise.all([
       outcome(cutting.unsafe("select pg_sleep(60)")),
@@ -73,7 +74,7 @@ test("snapshots of requests take one slot each, and wait for it like statements"
 test("snapshot of a request times out behind a pooler too, which does not pass on the setting", async () => {
   const plain = postgres(database.url, { max: 1 });
   parts.defer(() => plain.end());
-  const sql = limitStatements(plain, { concurrency: 1, seconds: 5, cancels: true });
+  const sql = limitStatements(plain, { concurrency: 1, seconds: 5, cancels: true, isAnswering });
   const { reader: slow, close } = lazySnapshot(sql, 1);
   expect(await outcome(slow.execute("select pg_sleep(60)"))).toBe("57014");
   close();
@@ -204,7 +205,7 @@ test("bounded read that is never answered is refused, and its connection is rele
   url.host = new URL(way.url).host;
   const plain = postgres(url.href, { max: 2 });
   parts.defer(() => plain.end({ timeout: 0 }));
-  const reads = limitStatements(plain, { concurrency: 2, seconds: 1 });
+  const reads = limitStatements(plain, { concurrency: 2, seconds: 1, isAnswering });
   const both = () => Promise.all([outcome(reads.unsafe("select 1")), outcome(reads.unsafe("select 2"))]);
   expect(await both()).toEqual(["read", "read"]);
   expect(way.forget()).toBe(2);
@@ -212,6 +213,46 @@ test("bounded read that is never answered is refused, and its connection is rele
   expect(isConnectionLoss(new ConnectionUnresponsiveError(1))).toBe(true);
   way.cut();
   await eventually("both places are free", async () => (await both()).every((what) => what === "read"), 10_000);
+});
+
+describe("bounded read that a server does not serve because it hangs has lost its connection, and is not one that took too long [R-825]", () => {
+  const causeOf = (read: PromiseLike<unknown>) => Promise.resolve(read).then(() => "read", isConnectionLoss);
+
+  test("while it waits for a connection", async () => {
+    await using way = await cutter(database.url);
+    const url = new URL(database.url);
+    url.host = new URL(way.url).host;
+    await using own = await openDatabase({ connection: { url: url.href }, connectionsMax: 2, readSeconds: 1 });
+    expect(await outcome(own.bounded.execute("select 1"))).toBe("read");
+    const resume = way.stall();
+    const reads = Array.from({ length: 5 }, () => causeOf(own.bounded.execute("select 1")));
+    expect(await Promise.all(reads)).toEqual(reads.map(() => true));
+    resume();
+  });
+
+  test("when it is cancelled long after its time, because the server has returned", async () => {
+    const query = {
+      handler: vi.fn<(one: unknown) => void>(),
+      reject: vi.fn<(error: unknown) => void>(),
+      canceller: async () => {},
+    };
+    const limited = limitStatements({ unsafe: () => query, begin() {} } as unknown as postgres.Sql, {
+      concurrency: 1,
+      seconds: 1,
+      isAnswering,
+    });
+    const { reject } = query;
+    vi.useFakeTimers();
+    try {
+      void limited.unsafe("select 1");
+      query.handler(query);
+      await vi.advanceTimersByTimeAsync(2_500);
+      query.reject(Object.assign(new Error("canceled"), { code: "57014" }));
+      expect(isConnectionLoss(reject.mock.calls[0]?.[0])).toBe(true);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
 });
 
 test("bounded read that takes too long is refused if no other connection is available to cancel it, and leaves no unhandled error", async () => {
@@ -234,7 +275,7 @@ test("bounded read that takes too long is refused if no other connection is avai
     username,
     max: 1,
   });
-  const cutting = limitStatements(plain, { concurrency: 1, seconds: 0.3, cancels: true });
+  const cutting = limitStatements(plain, { concurrency: 1, seconds: 0.3, cancels: true, isAnswering });
   expect(await outcome(cutting.unsafe("select 1"))).toBe("read");
   front.close();
   expect(await outcome(cutting.unsafe("select pg_sleep(5)"))).toBe("ConnectionUnresponsiveError");
@@ -251,7 +292,7 @@ test("reads that arrive together begin three at a time, and after 50 ms all for 
   try {
     const begin = vi.fn<() => Promise<never>>(() => new Promise(() => {}));
     const pool = { unsafe: vi.fn<() => void>(), begin };
-    const limited = limitStatements(pool as unknown as postgres.Sql, { concurrency: 10, seconds: 10 });
+    const limited = limitStatements(pool as unknown as postgres.Sql, { concurrency: 10, seconds: 10, isAnswering });
     const reads = Array.from({ length: 16 }, () => outcome(limited.begin(async () => {})));
     await vi.advanceTimersByTimeAsync(49);
     expect(begin).toHaveBeenCalledTimes(3);
@@ -267,7 +308,7 @@ test("reads that arrive together begin three at a time, and after 50 ms all for 
 test("reads that arrive together open no connection after a moment in which the process was busy: results are read first", async () => {
   const plain = postgres(database.url, { max: 10, fetch_types: false });
   parts.defer(() => plain.end());
-  const limited = limitStatements(plain, { concurrency: 10, seconds: 10 });
+  const limited = limitStatements(plain, { concurrency: 10, seconds: 10, isAnswering });
   const read = (count: number) =>
     Promise.all(
       Array.from({ length: count }, async () => (await limited.unsafe("select pg_backend_pid() as pid"))[0]?.["pid"]),
@@ -287,7 +328,7 @@ test("reads that arrive together begin at once where the pool has connections th
     let end: (() => void)[] = [];
     const begin = vi.fn<() => Promise<void>>(() => new Promise((resolve) => end.push(resolve)));
     const pool = { unsafe: vi.fn<() => void>(), begin };
-    const limits = { concurrency: 10, seconds: 10, unusedSeconds: 5 };
+    const limits = { concurrency: 10, seconds: 10, unusedSeconds: 5, isAnswering };
     const limited = limitStatements(pool as unknown as postgres.Sql, limits);
     /** How many of eight reads begin within a millisecond; all end afterwards. */
     const beginAtOnce = async () => {

@@ -8,5 +8,5 @@
 export const LANES = ["NESTED", "ENDING", "STEP", "READING", "TROUBLED", "PROBE"] as const;
 export type Lane = (typeof LANES)[number];
 
-/** Lanes whose calls' deadlines start when they get a slot: waiting for one says nothing about the machine. */
-export const TIMED_BY_SLOT: ReadonlySet<Lane> = new Set(["READING", "TROUBLED", "PROBE"]);
+/** Lanes whose calls' deadlines stand still until the function is called: waiting says nothing about the machine. */
+export const TIMED_BY_CALL: ReadonlySet<Lane> = new Set(["STEP", "READING", "TROUBLED", "PROBE"]);

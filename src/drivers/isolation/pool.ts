@@ -7,14 +7,15 @@
  * Calls that make nested calls, as a step that sets the power of its node, never hold all processes of their driver if
  * it has several: each would wait for a process of which the others have all.
  *
- * Waiting counts towards a call's deadline, except for readings and probes. A waiting call is cancelled by its signal.
+ * A waiting call is cancelled by its signal. The deadline of a call in a lane of `TIMED_BY_CALL` is on hold until its
+ * function is called.
  */
 import { availableParallelism } from "node:os";
 import { messageOf } from "../../errors.ts";
 import type { Log } from "../../log.ts";
 import { Deadline, leftUntil } from "../deadline.ts";
 import { idleBetween, momentNow } from "./idle-time.ts";
-import { TIMED_BY_SLOT } from "./lanes.ts";
+import { TIMED_BY_CALL } from "./lanes.ts";
 import { PLAIN_PLACE } from "./launch.ts";
 import type { WorkerPlace } from "./launch.ts";
 import { IsolationError } from "./protocol.ts";
@@ -119,11 +120,15 @@ class WorkerPool implements Pool {
 
   async run(plugin: Plugin, job: Job): Promise<unknown> {
     const { lane } = job.dispatch;
+    const onHold = TIMED_BY_CALL.has(lane) && job.deadline instanceof Deadline ? job.deadline : null;
     for (let attempts = 1; ; attempts += 1) {
       job.signal.throwIfAborted();
-      const worker = await this.#workerFor(plugin, job);
+      onHold?.hold();
+      let worker: Handle | undefined;
       try {
+        worker = await this.#workerFor(plugin, job);
         await this.#confirm(worker, job);
+        onHold?.resume();
         return await worker.call(job);
       } catch (error) {
         if (!(error instanceof CallNotStartedError)) throw error;
@@ -138,7 +143,8 @@ class WorkerPool implements Pool {
             { retryable: true, withoutEffect: true },
           );
       } finally {
-        this.#slots.release(lane);
+        onHold?.resume();
+        if (worker) this.#slots.release(lane);
         // Without an idle worker there is only the need to count, which the timer will do.
         if (this.#idle.length > 0 || this.#assignTimer === undefined) this.#assign();
       }
@@ -173,16 +179,10 @@ class WorkerPool implements Pool {
 
   // ---- assigning workers
 
-  /** Waits for a slot and a worker. The deadline of a call in a lane of `TIMED_BY_SLOT` is on hold meanwhile. */
-  async #workerFor(plugin: Plugin, { dispatch: { lane }, what, signal, deadline }: Job): Promise<Handle> {
+  /** Waits for a slot and a worker. */
+  async #workerFor(plugin: Plugin, { dispatch: { lane }, what, signal }: Job): Promise<Handle> {
     if (this.#isClosed) throw new Error("The service is shutting down.");
-    const onHold = TIMED_BY_SLOT.has(lane) && deadline instanceof Deadline ? deadline : null;
-    onHold?.hold();
-    try {
-      return await this.#slots.wait({ plugin, lane, what, signal }, () => this.#assign());
-    } finally {
-      onHold?.resume();
-    }
+    return this.#slots.wait({ plugin, lane, what, signal }, () => this.#assign());
   }
 
   /** Checks, after all waiting, that the call may still be made. If not, its worker is free again. */

@@ -88,8 +88,8 @@ class SharedCounts {
       }
       const startedAt = performance.now();
       oldest.readAt = startedAt;
-      await this.#read(oldest);
-      await pause(PAUSE_FACTOR * (performance.now() - startedAt));
+      // A read that failed ended the streams of its count. Later ones must not wait for as long as it took.
+      if (await this.#read(oldest)) await pause(PAUSE_FACTOR * (performance.now() - startedAt));
     }
     this.#isRunning = false;
   }
@@ -99,11 +99,12 @@ class SharedCounts {
     if (this.#counts.get(key) === count) this.#counts.delete(key);
   }
 
-  async #read(count: SharedCount): Promise<void> {
+  /** False if the count could not be read. */
+  async #read(count: SharedCount): Promise<boolean> {
     try {
       const groups = await nodeGroups(this.#database.reader, count.request);
       const text = JSON.stringify({ ...groups, cursor: null });
-      if (count.update && text === count.text) return;
+      if (count.update && text === count.text) return true;
       count.text = text;
       count.version += 1;
       count.update = { ...groups, by: count.request.by, key: `${count.id}.${count.version}` };
@@ -112,6 +113,7 @@ class SharedCounts {
       this.#drop(count);
     }
     for (const listener of count.listeners) listener();
+    return count.error === null;
   }
 }
 

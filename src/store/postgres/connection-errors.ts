@@ -1,14 +1,11 @@
 /** Classifies errors of the database: rejected by the server, or caused by a lost connection. */
 
-import { StatementTimeoutError } from "./workarounds/statement-queue.ts";
+import { QUERY_CANCELED, StatementTimeoutError } from "./workarounds/statement-queue.ts";
 
 /** SQLSTATE of an error, looked for along the chain of causes; undefined if the server did not reject anything. */
 export function sqlState(error: unknown): string | undefined {
   return codesOf(error).find((code) => /^[0-9A-Z]{5}$/.test(code));
 }
-
-/** SQLSTATE of a statement that the server has cancelled. */
-const QUERY_CANCELED = "57014";
 
 /** SQLSTATE of a server that rejects writes: a standby, or a primary that became one. */
 export const READ_ONLY = "25006";

@@ -5,6 +5,7 @@
 import { drizzle } from "drizzle-orm/postgres-js";
 import type { Sql } from "postgres";
 import { createAnswerCheck } from "./answer-check.ts";
+import type { AnswerCheck } from "./answer-check.ts";
 import { closePool, connect, disposable } from "./connect.ts";
 import type { Connection, Reader, Tx } from "./connect.ts";
 import { lazySnapshot } from "./lazy-snapshot.ts";
@@ -114,16 +115,16 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
   const { connection, readSeconds = READ_SECONDS } = options;
   const probed = await inspect(connection);
   const { isPooled } = probed;
-  const { pools, sql, claimSql, boundedSql, snapshotSql } = openPools(options, probed);
+  const answerCheck = createAnswerCheck(connection);
+  const { pools, sql, claimSql, boundedSql, snapshotSql } = openPools(options, probed, answerCheck);
   const db = drizzle({ client: sql, jit: true });
   const snapshots = drizzle({ client: snapshotSql, jit: true });
-  const answerCheck = createAnswerCheck(connection);
   const all = [sql, claimSql, boundedSql, snapshotSql];
   return {
     reader: db,
     claims: drizzle({ client: claimSql, jit: true }),
     bounded: drizzle({ client: boundedSql, jit: true }),
-    isAnswering: () => answerCheck.isAnswering(),
+    isAnswering: answerCheck.isAnswering,
     connection,
     pools,
     isPooled,
@@ -176,7 +177,7 @@ function watched(transaction: Database["transaction"]): Pick<Database, "transact
   };
 }
 
-function openPools(options: DatabaseOptions, { isPooled }: Probed) {
+function openPools(options: DatabaseOptions, { isPooled }: Probed, { isAnswering }: Pick<AnswerCheck, "isAnswering">) {
   const { connection, onStatement, connectionsMax = 20 } = options;
   const { readSeconds = READ_SECONDS, writeSeconds = WRITE_SECONDS, prepare: setting = "auto" } = options;
   const { unusedSeconds = UNUSED_SECONDS } = options;
@@ -221,6 +222,7 @@ function openPools(options: DatabaseOptions, { isPooled }: Probed) {
       seconds: readSeconds,
       unusedSeconds,
       cancels: isPooled,
+      isAnswering,
     }),
     snapshotSql: connect(connection, { max: pools.snapshots, prepare, ...timeouts }),
   };

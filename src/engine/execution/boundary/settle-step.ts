@@ -39,7 +39,7 @@ export async function settleStep(
   if (claimed.run.owner === null) return RELEASE;
   if (claimed.run.generation !== generation) return continueBegunStep(run);
   if (entered.recoveries > 0) ledger.changeAttempt(entered, { recoveries: 0 });
-  const attempt = noteTries(run, { ...entered, recoveries: 0 }, outcome);
+  const attempt = noteEntry(run, { ...entered, recoveries: 0 }, outcome);
   const context: StepContext = { ...run, step, attempt };
   if (outcome.powerState !== null) notePower(context, outcome.powerState);
   switch (outcome.kind) {
@@ -72,12 +72,17 @@ export async function settleStep(
 /** The newest calls that an attempt keeps. */
 const TRIES_MAX = 50;
 
-/** Adds the calls of drivers to those of the attempt's earlier entries. */
-function noteTries({ ledger }: RunContext, attempt: EnterStep["attempt"], { tries = [] }: StepOutcome) {
-  if (tries.length === 0) return attempt;
-  const driverTries = [...(attempt.driverTries ?? []), ...tries].slice(-TRIES_MAX);
-  ledger.changeAttempt(attempt, { driverTries });
-  return { ...attempt, driverTries };
+/** A wait that is not worth a change of the deadline. */
+const HELD_MS_MIN = 1_000;
+
+/** Adds calls of drivers to those of earlier entries, and moves its deadline by the time before its call. */
+function noteEntry({ ledger }: RunContext, attempt: EnterStep["attempt"], { tries = [], heldMs = 0 }: StepOutcome) {
+  const change = {
+    ...(tries.length > 0 && { driverTries: [...(attempt.driverTries ?? []), ...tries].slice(-TRIES_MAX) }),
+    ...(heldMs >= HELD_MS_MIN && { deadlineAt: new Date(attempt.deadlineAt.getTime() + heldMs) }),
+  };
+  if (Object.keys(change).length > 0) ledger.changeAttempt(attempt, change);
+  return { ...attempt, ...change };
 }
 
 /** Continues a step that this process has begun and not entered: none of its time has been used. */

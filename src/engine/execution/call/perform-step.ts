@@ -10,7 +10,7 @@
  */
 import { mustNotBeCut } from "../../../lifecycle/touches.ts";
 import type { PowerState, StepResult } from "../../../drivers/driver.ts";
-import { leftUntil, whenOver } from "../../../drivers/deadline.ts";
+import { Deadline, leftUntil, onHold, whenOver } from "../../../drivers/deadline.ts";
 import { HeartbeatLostError } from "../../../drivers/isolation/protocol.ts";
 import type { DriverTry, StoredJson } from "../../../store/records.ts";
 import { ENGINE_INTERFACE, isReservedWait } from "../../plans/reserved-steps.ts";
@@ -27,9 +27,14 @@ import type { SeenPower } from "./power-call.ts";
 
 /**
  * `powerState`: the power as the step saw it last; null if it did not look. `tries`: calls of interfaces for which the
- * node names several drivers.
+ * node names several drivers. `heldMs`: for how long the entry waited before its driver was called, which is not time
+ * of the step.
  */
-export type StepOutcome = { readonly powerState: PowerState | null; readonly tries?: readonly DriverTry[] } & (
+export type StepOutcome = {
+  readonly powerState: PowerState | null;
+  readonly tries?: readonly DriverTry[];
+  readonly heldMs?: number;
+} & (
   | {
       readonly kind: "done";
       readonly output: StoredJson;
@@ -60,11 +65,12 @@ export interface StepRequest extends StepBasis {
 }
 
 export async function performStep(request: StepRequest): Promise<StepOutcome | StepLost> {
-  const { machine, step, part, about } = request;
+  const { machine, step, part, about, deadline } = request;
   const tries: DriverTry[] = [];
   const run = async () => {
     const outcome = await runStep({ ...request, tries });
-    return outcome.kind === "lost" ? outcome : { ...outcome, tries };
+    const heldMs = deadline instanceof Deadline ? deadline.heldMs : 0;
+    return outcome.kind === "lost" ? outcome : { ...outcome, tries, heldMs };
   };
   if (!about || !machine.observer) return run();
   const name = `${step.interface}.${step.name}`;
@@ -163,8 +169,8 @@ function askAgain({ memo }: StepRequest, seconds: number, { state }: SeenPower):
 
 /** The engine's own steps run here, the others in their driver. */
 async function enterStep(request: StepRequest, signal: AbortSignal, seen: SeenPower): Promise<unknown> {
-  await request.confirm();
-  const { step, part, troubled } = request;
+  const { step, part, troubled, deadline } = request;
+  await onHold(deadline, request.confirm);
   if (step.interface === ENGINE_INTERFACE) return enterReserved(request);
   if (step.interface === "power")
     return runPowerStep({ ...request, ...(troubled && { patience: troubled }) }, signal, seen);
@@ -178,7 +184,7 @@ async function enterStep(request: StepRequest, signal: AbortSignal, seen: SeenPo
     media: nodeMedia(nested, signal),
     agent: request.agent(signal),
   };
-  const call = await stepCall({ ...request, lane: "STEP" }, declared, signal, access);
+  const call = await onHold(deadline, () => stepCall({ ...request, lane: "STEP" }, declared, signal, access));
   if (part !== "VERIFY") return declared.step.run(call);
   // A newer version of the driver may have no verify part.
   return declared.step.verify ? declared.step.verify(call) : DONE;

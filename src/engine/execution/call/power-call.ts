@@ -124,7 +124,9 @@ async function softPowerOff(
   const { machine, step, deadline, stepLog, log, about } = basis;
   const seconds = step.args["timeoutSeconds"];
   const until =
-    typeof seconds === "number" ? new Deadline(leftUntil(deadline) - (step.timeoutSeconds - seconds) * 1000) : deadline;
+    typeof seconds === "number"
+      ? new Deadline(leftUntil(deadline) - (step.timeoutSeconds - seconds) * 1000, deadline)
+      : deadline;
   let forced = false;
   try {
     await withDeadline(until, signal, (softSignal) =>

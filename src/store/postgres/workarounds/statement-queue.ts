@@ -33,7 +33,7 @@ export class StatementTimeoutError extends Error {
   }
 }
 
-/** A statement got no answer. Its code is that of a lost connection. */
+/** A statement got no answer, or not in time because the server was away. Its code is that of a lost connection. */
 export class ConnectionUnresponsiveError extends Error {
   readonly code = "ETIMEDOUT";
   constructor(seconds: number) {
@@ -49,6 +49,10 @@ export class ConnectionUnresponsiveError extends Error {
 const PROMPT = 3;
 /** Time after which a statement gets a connection of its own, as long as the pool has one. */
 const PATIENCE_MS = 50;
+/** SQLSTATE of a statement that the server has cancelled. */
+export const QUERY_CANCELED = "57014";
+/** Time after the timeout of a statement at which a server that was away all the while cancels it, in seconds. */
+const LATE_SECONDS = 1;
 /** Time after its timeout at which a statement that was not answered fails, in seconds. */
 const REJECT_SECONDS = 2;
 /** Time after that at which its connection has been found dead, so that its slot is free, in seconds. */
@@ -62,6 +66,8 @@ export interface StatementLimits {
   readonly unusedSeconds?: number;
   /** Whether statements are canceled here at their timeout; false if the server does it. */
   readonly cancels?: boolean;
+  /** Whether the server answers now; otherwise a statement that has waited too long is one without an answer. */
+  isAnswering(): Promise<boolean>;
 }
 
 export function limitStatements(sql: Sql, limits: StatementLimits): Sql {
@@ -112,7 +118,7 @@ class StatementQueue {
   }
 
   #whenFree(action: () => void, reject: (error: unknown) => void): void {
-    const { concurrency, seconds } = this.#limits;
+    const { concurrency, seconds, isAnswering } = this.#limits;
     if (this.#running < concurrency && this.#isConnected()) return action();
     let timer: NodeJS.Timeout | undefined;
     const start = () => {
@@ -120,14 +126,14 @@ class StatementQueue {
       this.#waiting.delete(start);
       action();
     };
-    const giveUp = () => {
+    const giveUp = async () => {
       this.#waiting.delete(start);
-      reject(new StatementTimeoutError(seconds));
+      reject((await isAnswering()) ? new StatementTimeoutError(seconds) : new ConnectionUnresponsiveError(seconds));
     };
     const insist = () => {
       if (!this.#waiting.has(start)) return;
       if (this.#running < concurrency) return start();
-      timer = setTimeout(giveUp, seconds * 1_000);
+      timer = setTimeout(() => void giveUp(), seconds * 1_000);
     };
     // Results that have arrived while this process was busy are read before.
     timer = setTimeout(() => setImmediate(insist), PATIENCE_MS);
@@ -148,6 +154,7 @@ class StatementQueue {
     let timer: NodeJS.Timeout | undefined;
     const after = (more: number, action: () => void) => void (timer = setTimeout(action, more * 1_000));
     const release = this.#acquire();
+    const sentAt = performance.now();
     after(seconds, () => {
       // If this fails, the statement continues and is rejected a moment later.
       if (cancels) statement.canceller(statement).catch(() => {});
@@ -165,7 +172,10 @@ class StatementQueue {
       reject(error: unknown) {
         clearTimeout(timer);
         setImmediate(setImmediate, release);
-        reject(error);
+        // A server that works cancels in time.
+        const isLate = performance.now() - sentAt > (seconds + LATE_SECONDS) * 1_000;
+        const wasAway = isLate && (error as { readonly code?: unknown }).code === QUERY_CANCELED;
+        reject(wasAway ? new ConnectionUnresponsiveError(seconds) : error);
       },
     });
     handler(statement);
