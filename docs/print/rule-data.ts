@@ -1132,6 +1132,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "A request with the hash of a query and not the query is answered with PERSISTED_QUERY_NOT_SUPPORTED over every transport, so that the client sends the query.",
       },
       {
+        id: "R-842",
+        rule: "An idle HTTP connection stays open for OSTLER_KEEP_ALIVE_SECONDS, by default longer than the 60 s of common proxies.",
+      },
+      {
         id: "R-313",
         rule: "Every request without a valid token is counted with its reason, and logged with at most one line per minute and address. No count is lost when the service stops.",
       },
