@@ -210,6 +210,7 @@ async function serve(
     origins: config.origins,
     introspection: config.introspection,
     bodyBytesMax: config.bodyKb * 1024,
+    keepAliveMs: config.keepAliveSeconds * 1_000,
     requestsMax: config.requests,
     schema,
     schemaText: text,

@@ -117,6 +117,8 @@ export const FAILURE_KINDS = Object.keys(FAILURE_KIND_MEANING) as readonly Failu
 export const REQUEST_ERRORS = {
   BAD_REQUEST:
     "The request is not a GraphQL request, or the service does not accept it in this form: because of its method, content type or size, because it is a batch, or because it comes from a page of another origin.",
+  PERSISTED_QUERY_NOT_SUPPORTED:
+    "The request has the hash of a query and not the query, and the service stores no queries. Send the query itself, as Apollo Client then does.",
   GRAPHQL_PARSE_FAILED: "The document has a syntax error.",
   GRAPHQL_VALIDATION_FAILED: "The document does not match the schema.",
   BAD_USER_INPUT: "A variable or an argument has an invalid value.",

@@ -1132,6 +1132,18 @@ export const RULES: readonly RuleSection[] = [
         rule: "A flood of callbacks uses few connections to the database: malformed tokens use none, at most 8 callbacks use one at the same time, and an address with many rejected callbacks has to wait.",
       },
       {
+        id: "R-840",
+        rule: "A number that would be stored as another one is refused with its path, before anything is stored: in variables and documents over every transport, and in callbacks.",
+      },
+      {
+        id: "R-841",
+        rule: "A request with the hash of a query and not the query is answered with PERSISTED_QUERY_NOT_SUPPORTED over every transport, so that the client sends the query.",
+      },
+      {
+        id: "R-842",
+        rule: "An idle HTTP connection stays open for OSTLER_KEEP_ALIVE_SECONDS, by default longer than the 60 s of common proxies.",
+      },
+      {
         id: "R-313",
         rule: "Every request without a valid token is counted with its reason, and logged with at most one line per minute and address. No count is lost when the service stops.",
       },

@@ -60,6 +60,8 @@ export interface Config extends ProvisioningConfig {
   readonly origins: readonly string[];
   /** Maximum size of a request body, in KiB. */
   readonly bodyKb: number;
+  /** Seconds that an idle HTTP connection stays open. */
+  readonly keepAliveSeconds: number;
   /** Maximum number of concurrent queries; the same limit applies to mutations. */
   readonly requests: number;
   /** Maximum number of runs executed at the same time. */
@@ -83,6 +85,7 @@ const CONCURRENCY_MAX = 512;
 const REQUESTS_MAX = 1_024;
 const BODY_KB_MIN = 64;
 const BODY_KB_MAX = 65_536;
+const KEEP_ALIVE_SECONDS_MAX = 3_600;
 const POWER_SECONDS_MAX = 86_400;
 const RETENTION_DAYS_MAX = 36_500;
 
@@ -143,6 +146,12 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
     introspection: introspection === "on",
     origins: Object.freeze(words(value("OSTLER_ORIGINS")).map(originOf)),
     bodyKb: wholeNumber("OSTLER_BODY_KB", value("OSTLER_BODY_KB"), BODY_KB_MIN, BODY_KB_MAX),
+    keepAliveSeconds: wholeNumber(
+      "OSTLER_KEEP_ALIVE_SECONDS",
+      value("OSTLER_KEEP_ALIVE_SECONDS"),
+      1,
+      KEEP_ALIVE_SECONDS_MAX,
+    ),
     requests: wholeNumber("OSTLER_REQUESTS", value("OSTLER_REQUESTS"), 1, REQUESTS_MAX),
     concurrency: wholeNumber("OSTLER_CONCURRENCY", value("OSTLER_CONCURRENCY"), 1, CONCURRENCY_MAX),
     driverWorkers:

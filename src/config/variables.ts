@@ -135,6 +135,11 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
     help: "allowed origins of other web pages, comma-separated, as https://console.example; for HTTP and WebSocket",
   },
   OSTLER_BODY_KB: { flag: "body-kb", fallback: "1024", help: "maximum size of a request body in KiB, 64 to 65536" },
+  OSTLER_KEEP_ALIVE_SECONDS: {
+    flag: "keep-alive-seconds",
+    fallback: "75",
+    help: "seconds that an idle HTTP connection stays open, 1 to 3600; more than a proxy keeps its own, usually 60, so that it sends no request into a closing one",
+  },
   OSTLER_REQUESTS: {
     flag: "requests",
     fallback: "64",

@@ -9,6 +9,7 @@ import type { Engine } from "../engine/engine.ts";
 import { isCallbackToken } from "../engine/views.ts";
 import { unstorable } from "../graphql/base/storable.ts";
 import { createSlots } from "../runtime/concurrency.ts";
+import { parseExactly } from "../runtime/exact-json.ts";
 import { createRejectionLimit } from "../runtime/rejection-limit.ts";
 import type { StoredJson } from "../store/records.ts";
 import { readBody, refuseBody, sendJson } from "./graphql/respond.ts";
@@ -90,7 +91,7 @@ async function readValue(request: IncomingMessage, response: ServerResponse): Pr
   }
   let value: StoredJson;
   try {
-    value = body === "" ? {} : (JSON.parse(body) as StoredJson);
+    value = body === "" ? {} : (parseExactly(body) as StoredJson);
   } catch {
     sendJson(response, 400, { error: "The body of a callback must be valid JSON or empty." });
     return undefined;

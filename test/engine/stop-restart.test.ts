@@ -365,6 +365,7 @@ describe("stop of nodes", () => {
     const answer = await stopNodes([one, three]);
     expect(answer).toMatchObject({
       operationId: null,
+      operationIds: [first, second],
       refusals: [],
       results: [
         { nodeId: one.id, accepted: true },

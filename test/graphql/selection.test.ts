@@ -1,5 +1,6 @@
 /** Selection of nodes: a request that changes something reaches only the nodes that its caller meant. */
 import { afterAll, describe, expect, test } from "vitest";
+import { eventually } from "../support/eventually.ts";
 import { inputTypeOf } from "../support/input-type.ts";
 import { serviceUnderTest } from "../support/service.ts";
 import { VERB_MUTATIONS } from "../support/verbs.ts";
@@ -263,4 +264,28 @@ describe("refused nodes", () => {
       ),
     ).toEqual({ releaseHolds: expected, withdrawAbort: expected });
   });
+});
+
+test.each(["abort", "stop", "releaseHolds"])("%s of several operations lists all of them", async (field) => {
+  const names = await ostler.register([`${field}-1`, `${field}-2`, `${field}-3`]);
+  const work = [names.slice(0, 1), names.slice(1)];
+  const steps = [{ interface: "ENGINE", name: "hold", args: {} }];
+  const uuids: string[] = [];
+  for (const some of work) {
+    await ostler.operationEnds(await ostler.begin("manageNodes", some));
+    uuids.push(await ostler.begin("cleanNodes", some, { steps }));
+  }
+  await eventually("all runs hold", async () => {
+    const { nodes } = await ostler.query<{ nodes: { nodes: { currentRun: { state: string } | null }[] } }>(
+      "query Held($names: [String!]!) { nodes(filter: { name: { in: $names } }) { nodes { currentRun { state } } } }",
+      { names },
+    );
+    return nodes.nodes.every(({ currentRun }) => currentRun?.state === "HOLDING");
+  });
+  const answer = await ostler.query<Record<string, { operation: unknown; operations: { uuid: string }[] }>>(
+    `mutation End($names: [String!]!) { ${field}(input: { work: { names: $names } }) { operation { uuid } operations { uuid } } }`,
+    { names },
+  );
+  expect(answer[field]).toEqual({ operation: null, operations: uuids.map((uuid) => ({ uuid })) });
+  for (const uuid of uuids) await ostler.operationEnds(uuid);
 });

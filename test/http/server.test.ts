@@ -1,4 +1,5 @@
 /** The server around the API: access, accepted input, output after internal errors, and shutdown. */
+import { once } from "node:events";
 import { connect } from "node:net";
 import { get, request as httpRequest } from "node:http";
 import type { IncomingHttpHeaders } from "node:http";
@@ -663,6 +664,15 @@ describe("shutdown of the service", () => {
     silent.destroy();
   });
 
+  test("shutdown of the service closes an idle connection that is kept alive at once", async () => {
+    await using ending = await serviceUnderTest();
+    const kept = keptConnection(ending.url);
+    await kept.answered;
+    const began = Date.now();
+    await Promise.all([ending.close(), kept.closed]);
+    expect(Date.now() - began).toBeLessThan(4_000);
+  });
+
   test("shutdown of the service closes a client that does not answer the close", async () => {
     await using ending = await serviceUnderTest();
     const socket = new WebSocket(webSocketUrl(ending), "graphql-transport-ws");
@@ -672,5 +682,25 @@ describe("shutdown of the service", () => {
     await ending.close();
     expect(Date.now() - began).toBeLessThan(4_000);
     socket.terminate();
+  });
+});
+
+/** A connection that has sent one request and stays idle. */
+function keptConnection(url: string): { readonly answered: Promise<string>; readonly closed: Promise<unknown> } {
+  const { hostname, port, host } = new URL(url);
+  const socket = connect(Number(port), hostname);
+  socket.write(`GET /livez HTTP/1.1\r\nhost: ${host}\r\n\r\n`);
+  const answered = once(socket, "data").then(([part]) => String(part));
+  return { answered, closed: once(socket, "close") };
+}
+
+describe("idle connections", () => {
+  test("an idle connection outlives the usual 60 s of a proxy [R-842]", async () => {
+    expect(await keptConnection(open.url).answered).toMatch(/^keep-alive: timeout=75\r$/im);
+  });
+
+  test("an idle connection is closed after the configured time", async () => {
+    await using brief = await serviceUnderTest({ keepAliveMs: 1 });
+    await keptConnection(brief.url).closed;
   });
 });

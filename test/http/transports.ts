@@ -1,10 +1,12 @@
 /** The ways to the API, so that one request can be sent over each and what comes back be compared. */
 import type { FormattedExecutionResult } from "graphql";
 import { createClient } from "graphql-ws";
+import type { SubscribePayload } from "graphql-ws";
 import { WebSocket } from "ws";
 
 export interface ApiRequest {
-  readonly query: string;
+  readonly query?: string | undefined;
+  readonly extensions?: Readonly<Record<string, unknown>>;
   readonly variables?: Readonly<Record<string, unknown>>;
   readonly operationName?: string;
   /** Further headers of the request, or of the upgrade. */
@@ -25,10 +27,11 @@ export const TRANSPORTS: Readonly<Record<"POST" | "GET" | "server-sent events" |
     });
     return (await response.json()) as Result;
   },
-  async GET(url, { query, variables, operationName, headers }) {
+  async GET(url, { query, variables, extensions, operationName, headers }) {
     const search = new URLSearchParams({
-      query,
+      ...(query !== undefined && { query }),
       ...(variables && { variables: JSON.stringify(variables) }),
+      ...(extensions && { extensions: JSON.stringify(extensions) }),
       ...(operationName !== undefined && { operationName }),
     });
     const response = await fetch(`${url}/graphql?${search.toString()}`, {
@@ -66,7 +69,7 @@ export const TRANSPORTS: Readonly<Record<"POST" | "GET" | "server-sent events" |
       retryAttempts: 0,
     });
     try {
-      const { value } = await client.iterate({ ...request }).next();
+      const { value } = await client.iterate(request as SubscribePayload).next();
       return value as Result;
     } catch (errors) {
       if (Array.isArray(errors)) return { errors };

@@ -65,6 +65,8 @@ export interface ServiceSetup {
   /** How long a query may take, and an answer wait for its client, in milliseconds. */
   readonly queryMs?: number;
   readonly takeMs?: number;
+  /** How long an idle connection stays open, in milliseconds. */
+  readonly keepAliveMs?: number;
   /** Queries, and mutations, executed at a time; and how long others wait, in milliseconds. */
   readonly requestsMax?: number;
   readonly waitMs?: number;
@@ -178,6 +180,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
     host: "127.0.0.1",
     port: 0,
     token: setup.token ?? null,
+    keepAliveMs: setup.keepAliveMs ?? 75_000,
     ...httpOptions(setup),
     schema,
     schemaText: text,

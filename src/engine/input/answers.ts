@@ -160,8 +160,7 @@ export function answeredOperations(ids: readonly string[]): Pick<SubmitAnswer, "
   return others.length === 0 ? { operationId: first } : { operationId: null, operationIds: ids };
 }
 
-/** The operation of a list of runs if all of them belong to the same one. */
-export function commonOperation(runs: readonly { readonly operationId: string }[]): string | null {
-  const [first, ...others] = new Set(runs.map(({ operationId }) => operationId));
-  return others.length === 0 ? (first ?? null) : null;
+/** The operations of runs, as the answer to a request about them holds them. */
+export function operationsOf(runs: readonly { readonly operationId: string }[]): ReturnType<typeof answeredOperations> {
+  return answeredOperations([...new Set(runs.map(({ operationId }) => operationId))]);
 }

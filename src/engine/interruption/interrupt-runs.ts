@@ -11,7 +11,7 @@ import { unfinishedRuns } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import { nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
-import { commonOperation, refuseRequest, summaryOf } from "../input/answers.ts";
+import { operationsOf, refuseRequest, summaryOf } from "../input/answers.ts";
 import type { InterruptForecast, NodeAnswer, SubmitAnswer } from "../input/answers.ts";
 import type { InterruptRequest } from "../input/interrupt-request.ts";
 import { answersInOrder, selectUnfinishedWork } from "../input/work-selector.ts";
@@ -50,7 +50,7 @@ export interface Interruption<Answer extends NodeAnswer> {
   forecast(reader: Reader, accepted: readonly Foreseen<Answer>[]): Promise<readonly Forecast[]> | readonly Forecast[];
   /** The time that a stop leaves to running steps. */
   readonly timeoutSeconds?: number;
-  /** The accepted runs whose operation the answer names. Default: all of them. */
+  /** The accepted runs whose operations the answer names. Default: all of them. */
   answeredRuns?(accepted: readonly RunRow[]): readonly RunRow[];
 }
 
@@ -108,7 +108,7 @@ export async function interruptSelected<Answer extends NodeAnswer>(
   await interruption.carryOut(transaction, accepted);
   const acceptedRuns = accepted.map(({ run }) => run);
   return {
-    operationId: operationId ?? commonOperation(interruption.answeredRuns?.(acceptedRuns) ?? acceptedRuns),
+    ...operationsOf(interruption.answeredRuns?.(acceptedRuns) ?? acceptedRuns),
     results,
     // A caller that sent wrong names has to notice it, although the others are interrupted.
     refusals: known,

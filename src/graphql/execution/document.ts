@@ -4,7 +4,19 @@
  */
 import { LruMap } from "../../runtime/lru-map.ts";
 import { GraphQLError, Kind, Lexer, Source, TokenKind, parse } from "graphql";
-import type { ASTVisitor, DocumentNode, FragmentDefinitionNode, SelectionSetNode, ValidationContext } from "graphql";
+import type {
+  ASTNode,
+  ASTVisitFn,
+  ASTVisitor,
+  DocumentNode,
+  FloatValueNode,
+  FragmentDefinitionNode,
+  IntValueNode,
+  SelectionSetNode,
+  ValidationContext,
+} from "graphql";
+import { isExact } from "../../runtime/exact-json.ts";
+import { inexactNumber } from "../base/storable.ts";
 import { LIMITS, beyond } from "../base/request-limits.ts";
 
 /** Size of the cache in characters of its documents: a parsed document takes up to 250 bytes per character. */
@@ -93,6 +105,27 @@ function ofFragment(
   const counted = count(fragment.selectionSet);
   known.set(fragment, counted);
   return counted;
+}
+
+/** Validation rule against numbers that would be stored as other ones. */
+export function exactNumbersRule(context: ValidationContext): ASTVisitor {
+  const check: ASTVisitFn<IntValueNode | FloatValueNode> = (node, ...[, parent, path, ancestors]) => {
+    if (isExact(node.value)) return;
+    const place = placeOf([...ancestors, ...(parent ? [parent] : [])], path);
+    context.reportError(
+      new GraphQLError(inexactNumber(place), { nodes: node, extensions: { code: "BAD_USER_INPUT" } }),
+    );
+  };
+  return { IntValue: check, FloatValue: check };
+}
+
+/** The path of a value in a document, as `input.nodes.0.labels`. `path` has the key of each ancestor's child. */
+function placeOf(ancestors: readonly (ASTNode | readonly ASTNode[])[], path: readonly (string | number)[]): string {
+  const parts = ancestors.map((one, at) => {
+    if ("kind" in one) return one.kind === Kind.ARGUMENT || one.kind === Kind.OBJECT_FIELD ? one.name.value : undefined;
+    return path[at - 1] === "values" ? path[at] : undefined;
+  });
+  return parts.filter((part) => part !== undefined).join(".");
 }
 
 /** Validation rule against introspection. */

@@ -14,7 +14,7 @@ import type {
 import type { Plugin } from "graphql-yoga";
 import type { RequestErrorCode } from "../../errors.ts";
 import { costOf } from "./cost.ts";
-import { noIntrospectionRule, parseBounded, shapeRule } from "./document.ts";
+import { exactNumbersRule, noIntrospectionRule, parseBounded, shapeRule } from "./document.ts";
 import { LIMITS, beyond } from "../base/request-limits.ts";
 import type { Context } from "../base/context.ts";
 import { databaseUnavailable, shown, withStatus } from "../base/error-masking.ts";
@@ -31,7 +31,7 @@ const GATEWAY_TIMEOUT = 504;
 
 /** All checks except time. Comes first, so that no other plugin sees a refused request. */
 export function guards({ introspection }: GuardOptions): Plugin {
-  const rules = introspection ? [shapeRule] : [shapeRule, noIntrospectionRule];
+  const rules = [shapeRule, exactNumbersRule, ...(introspection ? [] : [noIntrospectionRule])];
   return {
     onParse({ setParseFn }) {
       setParseFn((source: Parameters<typeof parseBounded>[0]) => {

@@ -7,7 +7,7 @@ import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { GraphQLSchema } from "graphql";
 import { createYoga } from "graphql-yoga";
-import type { YogaServerInstance } from "graphql-yoga";
+import type { GraphQLParams, YogaServerInstance } from "graphql-yoga";
 import { identify } from "../../access/access.ts";
 import type { RequestErrorCode } from "../../errors.ts";
 import { answerLimit } from "../../graphql/execution/response-limit.ts";
@@ -33,6 +33,7 @@ import { showsCost } from "./cost-header.ts";
 import { isSentUnasked } from "../port/origins.ts";
 import type { NoteFailedLogin } from "../port/failed-logins.ts";
 import { eventStreams } from "./event-streams.ts";
+import { paramsOfBody, paramsOfUrl, takeParams } from "./params.ts";
 import { createStaticText } from "./static-text.ts";
 import type { StaticText } from "./static-text.ts";
 import { graphqlError, readBody, refuseBody, sendGraphql } from "./respond.ts";
@@ -67,6 +68,8 @@ export interface GraphqlOptions {
 /** Context that Yoga receives with a request. */
 interface Given {
   readonly context: Context;
+  /** Absent over WebSocket. */
+  readonly params?: GraphQLParams;
 }
 
 export type Yoga = YogaServerInstance<Given, Context>;
@@ -98,17 +101,12 @@ export function createGraphql(options: GraphqlOptions): Graphql {
     }
     const refusal = refusalOf(request, response);
     if (refusal) return refuse(request, response, refusal);
-    if (request.method === "POST") {
-      const text = await readBody(request, bodyBytesMax);
-      if (text === null) return refuseBody(request, response, tooLarge(bodyBytesMax));
-      const { body, flaw } = readRequest(text);
-      if (flaw !== undefined) return refuse(request, response, badRequest(400, flaw));
-      // Yoga looks here for a body that has already been read.
-      Object.assign(request, { body });
-    }
-    await yoga(request, response, {
-      context: createContext(services, { actor, requestId, showsCost: showsCost(request) }),
-    });
+    const body = request.method === "POST" ? await readBody(request, bodyBytesMax) : "";
+    if (body === null) return refuseBody(request, response, tooLarge(bodyBytesMax));
+    const { params, flaw } = request.method === "POST" ? paramsOfBody(body) : paramsOfUrl(request);
+    if (flaw !== undefined) return refuse(request, response, badRequest(400, flaw));
+    const context = createContext(services, { actor, requestId, showsCost: showsCost(request) });
+    await yoga(request, response, { context, params });
   }
 
   return {
@@ -132,6 +130,7 @@ function createConfiguredYoga(options: GraphqlOptions): Yoga {
     healthCheckEndpoint: " ",
     context: ({ context }) => context,
     plugins: [
+      takeParams(),
       referenceExecutor(),
       ...(observer ? [watched(observer)] : []),
       guards({ introspection }),
@@ -196,8 +195,7 @@ function refusalOf(request: IncomingMessage, response: ServerResponse): RefusedR
       403,
       "A GET request from a page of another origin needs a header that causes a CORS preflight, such as `x-requested-with`.",
     );
-  const flaw = flawOfSearch(request);
-  return flaw === null ? null : badRequest(400, flaw);
+  return null;
 }
 
 function tooLarge(bytesMax: number): ReturnType<typeof graphqlError> {
@@ -207,43 +205,6 @@ function tooLarge(bytesMax: number): ReturnType<typeof graphqlError> {
 
 /** Yoga would cache syntax errors with their documents, however long. */
 const NO_CACHE = { get: () => undefined, set: () => {} };
-
-/**
- * The request in a body, or why it is invalid. Unknown members are ignored, as GraphQL over HTTP says; Yoga checks the
- * others.
- */
-function readRequest(
-  text: string,
-): { readonly body: object; readonly flaw?: undefined } | { readonly flaw: string; readonly body?: undefined } {
-  let body: unknown;
-  try {
-    body = JSON.parse(text);
-  } catch {
-    return { flaw: "The body is not valid JSON." };
-  }
-  if (Array.isArray(body))
-    return { flaw: "Batches are not supported: send the requests one at a time, or select several fields in one." };
-  if (typeof body !== "object" || body === null || Object.keys(body).length === 0)
-    return { flaw: "The body must be a JSON object with a `query`." };
-  const known = Object.entries(body).filter(([name]) => MEMBERS.has(name));
-  return { body: Object.fromEntries(known) };
-}
-
-const MEMBERS: ReadonlySet<string> = new Set(["query", "variables", "operationName", "extensions"]);
-
-/** Why the query string of a URL is invalid; null if it is valid. */
-function flawOfSearch(request: IncomingMessage): string | null {
-  const url = request.url ?? "";
-  const search = new URLSearchParams(url.includes("?") ? url.slice(url.indexOf("?")) : "");
-  for (const name of ["variables", "extensions"]) {
-    try {
-      JSON.parse(search.get(name) || "null");
-    } catch {
-      return `\`${name}\` in the URL is not valid JSON.`;
-    }
-  }
-  return null;
-}
 
 /** Whether a browser opens the page. A `query` in the URL is for the page then. */
 function wantsPage(request: IncomingMessage): boolean {

@@ -32,6 +32,8 @@ export interface ServerOptions extends GraphqlOptions {
   readonly origins?: readonly string[];
   /** Time that a client has to read more of its response, in milliseconds. */
   readonly takeMs?: number;
+  /** Time that an idle connection stays open, in milliseconds. */
+  readonly keepAliveMs: number;
   /** Serves /metrics; absent if there are no metrics. */
   readonly scrape?: MetricsParts["scrape"];
 }
@@ -77,7 +79,12 @@ export async function startServer(given: ServerOptions): Promise<RunningServer> 
   const route = createRoutes(options, graphql, readiness);
   const unanswered = new Set<ServerResponse>();
   const server = createHttpServer(
-    { requestTimeout: REQUEST_MS, headersTimeout: HEADERS_MS, connectionsCheckingInterval: CHECK_MS },
+    {
+      requestTimeout: REQUEST_MS,
+      headersTimeout: HEADERS_MS,
+      connectionsCheckingInterval: CHECK_MS,
+      keepAliveTimeout: options.keepAliveMs,
+    },
     (request, response) => {
       unanswered.add(response);
       response.once("close", () => unanswered.delete(response));

@@ -18,6 +18,9 @@ import { unnamedOperation } from "../../graphql/execution/guards.ts";
 import type { EventBudget } from "../../graphql/execution/event-budget.ts";
 import type { ReadyResult } from "../../graphql/execution/shared-executions.ts";
 import { withLogged } from "../../log.ts";
+import { markInexact } from "../../runtime/exact-json.ts";
+import { isRecord } from "../../runtime/json-values.ts";
+import { lacksPersistedQuery, persistedQueryNotSupported } from "../graphql/params.ts";
 import { showsCost } from "../graphql/cost-header.ts";
 import type { NoteFailedLogin } from "../port/failed-logins.ts";
 import type { Yoga } from "../graphql/graphql.ts";
@@ -74,11 +77,13 @@ export function createProtocol(parts: ProtocolParts, clients: Set<Client>) {
       return [
         refusal(`A socket has at most ${OPERATIONS_MAX} operations; end one, or open another socket.`, "CAPACITY"),
       ];
+    if (lacksPersistedQuery(payload)) return [persistedQueryNotSupported()];
     const facts = { actor, requestId: randomUUID(), showsCost: showsCost(client.extra.request) };
     return prepare(parts, payload, { facts, state: client.extra, id });
   };
   return makeServer<Record<string, unknown>, SocketState>({
     connectionInitWaitTimeout: INIT_MS,
+    jsonMessageReviver: (key, value, ...context) => markInexact(key, withQuery(key, value), ...context),
     onConnect,
     onClose: (client) => void clients.delete(client),
     onSubscribe,
@@ -156,6 +161,13 @@ async function prepare(
   } catch (error) {
     return [error instanceof GraphQLError ? shown(error) : new GraphQLError("Unexpected error.")];
   }
+}
+
+/** A message as graphql-ws accepts it: it would close the socket for an operation with the hash of a query only. */
+function withQuery(key: string, value: unknown): unknown {
+  if (key !== "" || !isRecord(value) || value["type"] !== "subscribe") return value;
+  const { payload } = value;
+  return isRecord(payload) && lacksPersistedQuery(payload) ? { ...value, payload: { ...payload, query: "" } } : value;
 }
 
 /** `prepare` passes Yoga's functions on as the root value. */
