@@ -23,6 +23,9 @@ export const ERROR_STATUS = {
   IDEMPOTENCY_MISMATCH: 409,
   IN_USE: 409,
   IMAGE_UNFIT: 409,
+  IMAGE_TOO_LARGE: 409,
+  DISK_NOT_FOUND: 409,
+  DISK_AMBIGUOUS: 409,
   INTERRUPTED: 409,
   ABORTED: 409,
   CAPACITY: 429,
@@ -33,6 +36,13 @@ export const ERROR_STATUS = {
 } as const;
 
 export type ErrorCode = keyof typeof ERROR_STATUS;
+
+const IMAGE_REFUSALS: readonly ErrorCode[] = ["IMAGE_UNFIT", "IMAGE_TOO_LARGE", "DISK_NOT_FOUND", "DISK_AMBIGUOUS"];
+
+/** Whether an image was refused because of the machine, before anything on it was changed. */
+export function isImageRefusal(code: ErrorCode | undefined): boolean {
+  return code !== undefined && IMAGE_REFUSALS.includes(code);
+}
 
 /** Descriptions of the codes in the schema and the documentation. */
 export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
@@ -57,6 +67,9 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   IDEMPOTENCY_MISMATCH: "409: the idempotency key was used with another input.",
   IN_USE: "409: an unfinished operation or a node uses the object.",
   IMAGE_UNFIT: "409: the image does not fit the machine; the refusal says in what: architecture, boot mode or size.",
+  IMAGE_TOO_LARGE: "409: the image is larger than the disk on which it would be installed, by the agent's inspection.",
+  DISK_NOT_FOUND: "409: no disk that the agent has found is the root disk: none matches the hints, or is large enough.",
+  DISK_AMBIGUOUS: "409: several disks that the agent has found may be the root disk.",
   INTERRUPTED:
     "409: the process ended during a step that must not run twice, or three times during any step; find out how far it came, then restart the work.",
   ABORTED: "409: an abort ended the work; the message states the step and who requested it.",
@@ -91,6 +104,9 @@ export const ERROR_REMEDY: Readonly<Record<ErrorCode, string>> = {
   IDEMPOTENCY_MISMATCH: "Use another idempotency key.",
   IN_USE: "Wait until nothing uses the object.",
   IMAGE_UNFIT: "Choose an image that fits the machine, or correct the settings that the message names.",
+  IMAGE_TOO_LARGE: "Choose a smaller image, or name a larger disk in the root disk hints.",
+  DISK_NOT_FOUND: "Name a disk that the message lists in the root disk hints, or inspect the node again.",
+  DISK_AMBIGUOUS: "Name one disk that the message lists in the root disk hints.",
   INTERRUPTED: "Find out on the machine how far the step came, then restart the work.",
   ABORTED: "Restart the work if it is still wanted.",
   CAPACITY: "Try again later, or request fewer nodes.",
@@ -167,7 +183,7 @@ export interface Refusal {
   readonly allowedStates?: readonly string[];
   /** NOT_INTERRUPTIBLE: the step that must end first. */
   readonly step?: string;
-  /** IMAGE_UNFIT: the property of the image that the machine contradicts. */
+  /** IMAGE_UNFIT, IMAGE_TOO_LARGE: the property of the image that the machine contradicts. */
   readonly imageMismatch?: ImageMismatch;
   /** CAPACITY of a `pick`: the number of nodes that can be picked. */
   readonly available?: number;

@@ -45,7 +45,8 @@ export const agentSettings = z.strictObject({
       description: "Console of the agent's kernel, as in ttyS0,115200n8. Absent: the agent's default.",
     }),
   rootDisk: rootDisk.optional().meta({
-    description: "Disk to install on. Absent: the machine must have one disk only that the image fits on.",
+    description:
+      "Disk to install on. Absent: the only disk, or the smallest of at least 4 GiB, of equal ones the first by place, serial number and WWN. Removable and read-only disks, and media of the BMC, are never chosen.",
   }),
   lldpSeconds: z.int().min(0).max(300).default(0).meta({
     description: "How long an inspection listens for neighbors (LLDP), in seconds. Switches report every 30 s.",

@@ -23,8 +23,15 @@ export const rootDisk = z.strictObject({
   }),
   serial: z.string().min(1).max(200).optional().meta({ description: "Serial number." }),
   wwn: z.string().min(1).max(200).optional().meta({ description: "World Wide Name." }),
-  model: z.string().min(1).max(200).optional().meta({ description: "Model." }),
+  vendor: z.string().min(1).max(200).optional().meta({ description: "Vendor, or a part of it, in any case." }),
+  model: z.string().min(1).max(200).optional().meta({ description: "Model, or a part of it, in any case." }),
   kind: z.enum(["NVME", "SSD", "HDD", "VIRTUAL"]).optional().meta({ description: "Kind of disk." }),
+  rotational: z.boolean().optional().meta({ description: "Whether the disk rotates, as the kernel says." }),
+  hctl: z
+    .string()
+    .regex(/^\d+:\d+:\d+:\d+$/, "is not a SCSI address such as 0:2:1:0")
+    .optional()
+    .meta({ description: "SCSI address (host, channel, target, LUN), as in 0:2:1:0." }),
   minimumBytes: z.number().int().min(1).max(BYTES_MAX).optional().meta({ description: "Smallest size, in bytes." }),
   maximumBytes: z.number().int().min(1).max(BYTES_MAX).optional().meta({ description: "Largest size, in bytes." }),
 });

@@ -2,7 +2,7 @@
  * The loaded drivers, and the composition of a node's driver: one driver, with single interfaces taken from others.
  * Also the only place that knows which settings are secret.
  */
-import type { InspectInterface, Json, Schema } from "./driver.ts";
+import type { Json, Schema } from "./driver.ts";
 import type { FileServers } from "../runtime/file-servers.ts";
 import type { IpNetworks } from "../runtime/ip-networks.ts";
 import { LruMap } from "../runtime/lru-map.ts";
@@ -30,7 +30,11 @@ export interface Composition {
   giver(name: InterfaceName): AnyDriver | null;
   /** The driver that provides an interface, then those to try after it. */
   givers(name: FunctionInterface): readonly AnyDriver[];
-  readonly inspect: InspectInterface<unknown> | null;
+  /**
+   * The drivers that inspect, in their order: the giver of the interface, then the one that installs if it does so
+   * through the agent, which sees the disks as they will be written.
+   */
+  readonly inspectors: readonly AnyDriver[];
   /** All drivers involved, without duplicates; the node must have settings for each. */
   readonly drivers: readonly AnyDriver[];
 }
@@ -143,13 +147,15 @@ function composeOf(
     }
     next.set(name, found);
   }
+  const [inspector, installer] = [givers.get("inspect") ?? null, givers.get("deploy") ?? null];
+  const agent = installer?.usesAgent && installer.inspect ? installer : null;
   const all = [...givers.values()].filter((giver) => giver !== null);
   const involved = [...new Set([own, ...all, ...[...next.values()].flat()])];
   return {
     composition: {
       giver: (name) => givers.get(name) ?? next.get(name)?.[0] ?? null,
       givers: (name) => [givers.get(name) ?? [], next.get(name) ?? []].flat(),
-      inspect: givers.get("inspect")?.inspect ?? null,
+      inspectors: [...new Set([inspector, agent])].filter((driver) => driver !== null),
       drivers: involved,
     },
   };

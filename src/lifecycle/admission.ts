@@ -48,6 +48,8 @@ export interface NodeFacts {
     readonly setBootDevice: boolean;
   };
   readonly inspectsWithoutReboot: boolean;
+  /** Some driver inspects without a reboot, and inspects a node in service alone; absent: as `inspectsWithoutReboot`. */
+  readonly inspectsInPlace?: boolean;
   readonly driver: string;
 }
 
@@ -141,7 +143,9 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
     return refuse("PROTECTED", `Node ${node.name} is protected. Remove the protection with updateNodes first.`);
   }
   // An inspection that restarts the machine would restart that of the other node.
-  const restarts = request.verb === "INSPECT" && !node.inspectsWithoutReboot && !request.force;
+  const { inspectsWithoutReboot, inspectsInPlace = inspectsWithoutReboot } = node;
+  const isInPlace = inspectsInPlace && (node.state === "AVAILABLE" || node.state === "ACTIVE");
+  const restarts = request.verb === "INSPECT" && !inspectsWithoutReboot && !isInPlace && !request.force;
   if (node.identityConflict && (destroys || restarts))
     return refuse("IDENTITY_CONFLICT", conflictMessage(node.name, node.identityConflict));
   if (node.isRetired && putsInService) {
@@ -155,7 +159,7 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
     ...request.options,
     // A cleaning that is repeated ends where the failed one was to end.
     manualCleaning: request.options.manualCleaning === true || node.failedTarget === "MANAGEABLE",
-    inspectsWithoutReboot: node.inspectsWithoutReboot,
+    inspectsWithoutReboot: inspectsInPlace,
     keepsSystem: keepsSystem(node, request.options),
     retired: node.isRetired,
   };
@@ -183,7 +187,7 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
     return refuse("INVALID_STATE", `Monitoring has reported node ${node.name} as disappeared. ${remedy}.`);
   }
   const remedy =
-    node.fault && !request.force ? remedyFor(node.fault.kind, request, found, node.inspectsWithoutReboot) : null;
+    node.fault && !request.force ? remedyFor(node.fault.kind, request, found, inspectsWithoutReboot || isInPlace) : null;
   if (node.fault && remedy !== null) {
     const { kind, since, message } = node.fault;
     return refuse(

@@ -167,7 +167,7 @@ export interface Route {
 /** Inputs of a route in addition to verb and state. */
 export interface RouteOptions {
   readonly until?: Until;
-  /** The node's driver inspects without a reboot. */
+  /** A driver of the node inspects without a reboot. */
   readonly inspectsWithoutReboot?: boolean;
   /** Cleaning runs an explicit list of steps instead of the automatic ones. */
   readonly manualCleaning?: boolean;

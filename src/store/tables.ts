@@ -208,6 +208,8 @@ export const inventories = pgTable(
     id: uuid("id").primaryKey(),
     nodeId: ofNode(),
     runId: uuid("run_id").notNull(),
+    /** The driver that inspected. */
+    driver: text("driver"),
     takenAt: at("taken_at").notNull().default(now),
     data: jsonb("data").$type<JsonObject>().notNull(),
   },

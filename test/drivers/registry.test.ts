@@ -23,7 +23,7 @@ describe("drivers of a node", () => {
     expect(
       (["power", "inspect", "deploy", "clean"] as const).map((name) => composition.giver(name)?.name ?? null),
     ).toEqual(["installer", "installer", "installer", null]);
-    expect(composition.inspect?.withoutReboot).toBe(true);
+    expect(composition.inspectors[0]?.inspect?.withoutReboot).toBe(true);
     expect(composition.drivers.map(({ name }) => name)).toEqual(["installer"]);
   });
 

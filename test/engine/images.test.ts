@@ -83,7 +83,7 @@ const aWriterNode = () => ostler.aNode().with("writer").in("AVAILABLE").made();
 
 async function inspected(node: TestNode, data: Parameters<typeof insertInventories>[1][number]["data"]): Promise<void> {
   await ostler.transact(({ tx }) =>
-    insertInventories(tx, [{ id: randomUUID(), nodeId: node.id, runId: randomUUID(), data }]),
+    insertInventories(tx, [{ id: randomUUID(), nodeId: node.id, runId: randomUUID(), driver: null, data }]),
   );
 }
 

@@ -1,7 +1,9 @@
 /** Whether an image fits a machine, by what is known of the machine. */
 import { describe, expect, test } from "vitest";
-import { imageMismatches, mayHold } from "../../src/lifecycle/image-fit.ts";
-import type { DiskFacts, ImageFacts, MachineFacts, RootDiskHints } from "../../src/lifecycle/image-fit.ts";
+import { imageMismatches } from "../../src/lifecycle/image-fit.ts";
+import type { ImageFacts, MachineFacts } from "../../src/lifecycle/image-fit.ts";
+import { matches } from "../../src/lifecycle/root-disk.ts";
+import type { DiskFacts, RootDiskHints } from "../../src/lifecycle/root-disk.ts";
 
 const GB = 1_000_000_000;
 
@@ -15,7 +17,11 @@ const anImage = (more: Partial<ImageFacts> = {}): ImageFacts => ({
   ...more,
 });
 const aDisk = (more: Partial<DiskFacts> = {}): DiskFacts => ({
-  path: null,
+  name: null,
+  paths: [],
+  vendor: null,
+  rotational: null,
+  hctl: null,
   controller: null,
   slot: null,
   serial: null,
@@ -70,8 +76,7 @@ describe("an image fits a machine", () => {
   });
 });
 
-test.each<[RootDiskHints | null, Partial<DiskFacts>, boolean]>([
-  [null, {}, true],
+test.each<[RootDiskHints, Partial<DiskFacts>, boolean]>([
   [{ serial: "A" }, { serial: null }, true],
   [{ serial: "A" }, { serial: "a" }, true],
   [{ serial: "A" }, { serial: "AB" }, false],
@@ -81,12 +86,14 @@ test.each<[RootDiskHints | null, Partial<DiskFacts>, boolean]>([
   [{ minimumBytes: 101 * GB }, {}, false],
   [{ maximumBytes: 99 * GB }, {}, false],
   [{ minimumBytes: 100 * GB, maximumBytes: 100 * GB }, {}, true],
-  [{ path: "/dev/sda" }, { path: "/dev/sdb" }, false],
+  [{ path: "/dev/sda" }, { paths: ["/dev/sdb"] }, false],
+  [{ path: "/dev/sda" }, {}, true],
+  [{ vendor: "intel", rotational: false }, {}, true],
   [{ wwn: "0x5" }, { wwn: "0x5" }, true],
   [{ controller: "0000:3B:00.0", slot: 0 }, { controller: "0000:3b:00.0", slot: 0 }, true],
   [{ controller: "0000:3b:00.0" }, { controller: "0000:03:00.0" }, false],
   [{ slot: 0 }, { slot: 1 }, false],
   [{ slot: 0 }, {}, true],
-])("hints %j allow a disk %j: %s", (hints, disk, allowed) => {
-  expect(mayHold(aDisk(disk), hints)).toBe(allowed);
+])("hints %j allow a disk %j of a BMC's inventory: %s", (hints, disk, allowed) => {
+  expect(matches(aDisk(disk), hints, { isComplete: false })).toBe(allowed);
 });

@@ -71,7 +71,7 @@ describe.skipIf(GO === undefined)("the program on the machine", () => {
       ],
     ],
     [
-      "an image is written to a disk only if it is the only one that the hints match, or the machine's only one [R-482]",
+      "an image is written to a disk only if it is the only one that the hints match, or without hints the default [R-482]",
       ["TestSelect", "TestTheOnlyDiskNeedsNoHints", "TestListReadsKindsAndSerialsAndListsADiskOfTwoPathsOnce"],
     ],
     [

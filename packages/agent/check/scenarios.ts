@@ -238,8 +238,9 @@ async function faults(running: Running): Promise<void> {
     "write_image, minimumBytes above the disk: IMAGE_TOO_LARGE",
     small.seconds,
   );
-  const ambiguous = await write(running, { content: zst, format: "RAW_ZST", more: { rootDisk: null } });
-  table.expect(ambiguous.error?.code === "DISK_AMBIGUOUS", "write_image, no hints: DISK_AMBIGUOUS", ambiguous.seconds);
+  const unnamed = await write(running, { content: zst, format: "RAW_ZST", more: { rootDisk: null } });
+  const isRefused = unnamed.error?.code === "DISK_NOT_FOUND";
+  table.expect(isRefused, "write_image, no hints, all disks below 4 GiB: DISK_NOT_FOUND", unnamed.seconds);
   const cut = await write(running, { content: image, format: "RAW", fault: "CUT" });
   const equal = readDisk(running, image.length).equals(image);
   table.expect(

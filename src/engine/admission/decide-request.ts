@@ -10,11 +10,12 @@ import { addressRules } from "../images/image-servers.ts";
 import type { Selection } from "../input/node-selector.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
 import { unknownNodes } from "../input/unknown-nodes.ts";
+import { installStepOf } from "../plans/plan.ts";
 import { overlayKeepingNulls } from "../input/variables.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { effectiveVariables } from "./effective-variables.ts";
 import type { IsSameInput } from "./idempotency.ts";
-import { createImageCheck, installsSystem } from "./operation-image.ts";
+import { createImageCheck } from "./operation-image.ts";
 import type { OperationImage } from "./operation-image.ts";
 import { planHashOf } from "./plan-hash.ts";
 import { planNodes } from "./plan-nodes.ts";
@@ -90,13 +91,13 @@ export async function decidePart(
       powerOnFailure: mayPowerOff(decision.plan) ? powerOnFailure : null,
     };
     const { flaws, warnings } = await checkVariables(one);
-    const unfit = await checkImage(node, decision.plan, one.variables.values);
+    const { flaws: unfit, rootDisk } = await checkImage(node, decision.plan, one.variables.values);
     const refused = refusalOf(node, flaws) ?? decisionOf(unfit);
     if (refused) answers.push(refusedAnswer(ref, nodeId, node, refused));
     else {
-      admitted.push(one);
-      const imageId = installsSystem(one.plan) ? (image?.id ?? null) : null;
-      answers.push({ ...acceptedAnswer(ref, one), warnings, imageId, part });
+      admitted.push({ ...one, rootDisk });
+      const imageId = installStepOf(one.plan) ? (image?.id ?? null) : null;
+      answers.push({ ...acceptedAnswer(ref, one), warnings, imageId, rootDisk, part });
     }
   }
   return { submission, selection, installed, answers, admitted };
@@ -162,7 +163,7 @@ function refusedAnswer(
   return { ...refusedNode(ref, nodeId, null, refusal), further, target: null, ...(node && { node }) };
 }
 
-function acceptedAnswer(ref: string, admitted: AdmittedNode): NodeAnswer {
+function acceptedAnswer(ref: string, admitted: Omit<AdmittedNode, "rootDisk">): NodeAnswer {
   const { node, plan, target, erasesData, variables, powerOnFailure } = admitted;
   const accepted = { ...acceptedNode(ref, node.id, null), plan, target, erasesData, powerOnFailure };
   return { ...accepted, further: [], variables: variables.list, node };

@@ -4,7 +4,7 @@ import type { Composition, Registry } from "../../drivers/registry.ts";
 import { NODE_FIELDS } from "../../store/nodes/node-fields.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 
-export const NO_DRIVERS: Composition = { giver: () => null, givers: () => [], inspect: null, drivers: [] };
+export const NO_DRIVERS: Composition = { giver: () => null, givers: () => [], inspectors: [], drivers: [] };
 
 /** The facts that are in the row of a node. */
 export type RowFacts = Pick<
@@ -53,18 +53,20 @@ export function factsWith(
   failedTarget: NodeFacts["failedTarget"] = null,
 ): NodeFacts {
   const composition = "composition" in composed ? composed.composition : NO_DRIVERS;
+  const withoutReboot = composition.inspectors.map(({ inspect }) => inspect?.withoutReboot === true);
   return {
     ...row,
     busyWith: busy,
     failedTarget,
     driverProblem: "problem" in composed ? composed.problem : null,
     can: {
-      inspect: composition.inspect !== null,
+      inspect: withoutReboot.length > 0,
       clean: composition.giver("clean") !== null,
       cleanAutomatically: composition.giver("clean")?.clean?.steps.some(({ priority }) => priority > 0) ?? false,
       deploy: composition.giver("deploy") !== null,
       setBootDevice: composition.givers("power").some(({ power }) => power.setBootDevice !== undefined),
     },
-    inspectsWithoutReboot: composition.inspect?.withoutReboot ?? false,
+    inspectsWithoutReboot: withoutReboot.length > 0 && !withoutReboot.includes(false),
+    inspectsInPlace: withoutReboot.includes(true),
   };
 }

@@ -4,7 +4,6 @@
  */
 import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
-import { imageMismatches } from "../../lifecycle/image-fit.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { isUuid } from "../../runtime/uuid.ts";
@@ -15,7 +14,9 @@ import type { InventoryRow, NodeRow } from "../../store/nodes/nodes.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
 import type { JsonObject, Plan } from "../../store/records.ts";
 import { userDataFlaws } from "../images/image-rules.ts";
-import { machineFactsOf } from "./machine-facts.ts";
+import { fitOf } from "../images/machine-facts.ts";
+import type { Fit } from "../images/machine-facts.ts";
+import { installStepOf } from "../plans/plan.ts";
 import type { Submission } from "./submission.ts";
 
 /** The image and the user data of an operation; null for an operation without them. */
@@ -76,37 +77,38 @@ async function registered(reader: Reader): Promise<string> {
   return `Registered: ${names.join(", ")}${others > 0 ? ` and ${others.toLocaleString("en")} others` : ""}.`;
 }
 
-/** Whether a plan installs a system, as opposed to one that keeps the installed system or deploys nothing. */
-export function installsSystem({ steps }: Plan): boolean {
-  return steps.some(({ kept, reaches }) => !kept && reaches === "PROVISIONED");
-}
-
-/** Why the image of a submission, or the lack of one, is a reason to refuse a node; empty if it is none. */
-export type ImageCheck = (node: NodeRow, plan: Plan, variables: JsonObject) => Promise<readonly Refusal[]>;
+/** Whether the image of a submission, or the lack of one, is a reason to refuse a node, and where it is installed. */
+export type ImageCheck = (node: NodeRow, plan: Plan, variables: JsonObject) => Promise<Fit>;
 
 export async function createImageCheck(
   reader: Reader,
   registry: Registry,
   { image, nodeIds }: { readonly image: ImageRow | null; readonly nodeIds: readonly string[] },
 ): Promise<ImageCheck> {
-  const inventories = image ? await newestInventories(reader, nodeIds) : new Map<string, InventoryRow>();
+  const none = new Map<string, InventoryRow>();
+  const newest = image ? await newestInventories(reader, nodeIds) : none;
+  const byDriver = new Map<string, Promise<typeof none>>();
+  const byAgent = (driver: AnyDriver | undefined) => {
+    if (!driver?.usesAgent) return none;
+    const found = byDriver.get(driver.name) ?? newestInventories(reader, nodeIds, driver.name);
+    byDriver.set(driver.name, found);
+    return found;
+  };
   let names: Promise<string> | undefined;
   return async (node, plan, variables) => {
-    const step = plan.steps.find(({ kept, reaches }) => !kept && reaches === "PROVISIONED");
-    if (!step) return [];
-    if (!image) {
-      const driver = registry.get(step.driver);
-      return driver && needsImage(driver) ? [imageMissing(node, driver, await (names ??= registered(reader)))] : [];
+    const step = installStepOf(plan);
+    const driver = registry.get(step?.driver ?? "");
+    if (!step) return { flaws: [], rootDisk: null };
+    if (image) {
+      const inspections = {
+        newest: newest.get(node.id) ?? null,
+        byAgent: (await byAgent(driver)).get(node.id) ?? null,
+      };
+      return fitOf(image, { node, driver: step.driver, variables }, inspections);
     }
-    const inventory = inventories.get(node.id)?.data ?? null;
-    const facts = machineFactsOf({ inventory, settings: node.settings[step.driver] ?? {}, variables });
-    return imageMismatches(image, facts).map(({ what, why }) => ({
-      code: "IMAGE_UNFIT",
-      message: `Image ${image.name} does not fit node ${node.name}: ${why}. Choose another image, or inspect the node if its inventory is out of date.`,
-      nodeId: node.id,
-      path: IMAGE_PATH,
-      imageMismatch: what,
-    }));
+    const isMissing = driver && needsImage(driver);
+    const flaws = isMissing ? [imageMissing(node, driver, await (names ??= registered(reader)))] : [];
+    return { flaws, rootDisk: null };
   };
 }
 

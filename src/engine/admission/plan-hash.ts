@@ -1,6 +1,6 @@
 /**
  * The plan hash: the same as long as the verb, the failure policy, the nodes, their states, plans, targets, variables,
- * host groups, image, user data and power after a failure are.
+ * host groups, image, root disk, user data and power after a failure are.
  */
 import { createHash } from "node:crypto";
 import { createYielding } from "../../runtime/yielding.ts";
@@ -29,10 +29,10 @@ export async function planHashOf(parts: readonly PlannedPart[]): Promise<string>
     hash.update(JSON.stringify([kind, failurePolicyOf(rollout, kind), options.hostGroup ?? null]));
     const { image, userData } = installed;
     if (image || userData !== null) hash.update(JSON.stringify([image?.id ?? null, image?.checksum, userData]));
-    for (const { node, plan, target, variables, powerOnFailure } of admitted) {
+    for (const { node, plan, target, variables, powerOnFailure, rootDisk } of admitted) {
       const planHash = hashes.get(plan) ?? hashOf(plan);
       hashes.set(plan, planHash);
-      hash.update(JSON.stringify([node.id, node.state, planHash, target, variables.hash, powerOnFailure]));
+      hash.update(JSON.stringify([node.id, node.state, planHash, target, variables.hash, powerOnFailure, rootDisk]));
       await yieldWhenDue();
     }
   }

@@ -3,6 +3,7 @@ import type { Refusal } from "../../errors.ts";
 import { judge, keepsSystem } from "../../lifecycle/admission.ts";
 import type { PowerOnFailure } from "../../lifecycle/interrupts.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
+import type { RootDisk } from "../../lifecycle/root-disk.ts";
 import { erasesData } from "../../lifecycle/touches.ts";
 import { resumeRoute } from "../../lifecycle/verbs.ts";
 import type { Route } from "../../lifecycle/verbs.ts";
@@ -40,6 +41,8 @@ export interface AdmittedNode extends PlannedWork {
   readonly variables: EffectiveVariables;
   /** Null if a failure of the plan never changes the power. */
   readonly powerOnFailure: PowerOnFailure | null;
+  /** Null if the plan installs nothing through the agent, or the agent has not inspected the machine. */
+  readonly rootDisk: RootDisk | null;
 }
 
 /** `further`: more reasons for the refusal. */

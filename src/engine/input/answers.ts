@@ -2,6 +2,7 @@
 import type { Forecast } from "../../lifecycle/forecast.ts";
 import type { PowerOnFailure } from "../../lifecycle/interrupts.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
+import type { RootDisk } from "../../lifecycle/root-disk.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import type { WaveOptions } from "../../lifecycle/waves.ts";
 import type { Refusal } from "../../errors.ts";
@@ -39,6 +40,8 @@ export interface NodeAnswer {
   readonly warnings?: readonly VariableWarning[];
   /** The image that the plan installs; null if it installs none. */
   readonly imageId?: string | null;
+  /** The disk on which the plan installs it; null if it is not known, and absent without a plan. */
+  readonly rootDisk?: RootDisk | null;
   /** State of the node after the plan. */
   readonly target?: NodeState | null;
   /** The node as admission read it; absent if it does not exist, and without a plan of its own. */

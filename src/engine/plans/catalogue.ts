@@ -55,17 +55,38 @@ const GROUP_ORDER = [
   "clean",
 ];
 
-/** All steps of a phase: automatic ones in the order in which they run, then the others as declared. */
+/**
+ * All steps of a phase: automatic ones in the order in which they run, then the others as declared. The steps of one
+ * driver come before those of the next.
+ */
 export function catalogueOf(
   { composition, policy, automaticCleaning }: CatalogueBasis,
   phase: DriverPhase,
 ): readonly CatalogueEntry[] {
   const name = INTERFACE_OF_PHASE[phase];
-  const driver = composition.giver(name);
-  const offered = driver && stepsOf(driver, name);
-  if (!driver || !offered) return [];
+  const drivers = phase === "inspect" ? composition.inspectors : [composition.giver(name) ?? []].flat();
+  const entries = drivers.flatMap((driver) => entriesOf(driver, phase, { policy, automaticCleaning }));
+  const place = (entry: CatalogueEntry) => ({ ...entry, group: entry.step.group });
+  return [
+    ...entries
+      .filter(({ off }) => off === null)
+      .toSorted(
+        (a, b) => drivers.indexOf(a.driver) - drivers.indexOf(b.driver) || runningOrder(place(a), place(b)),
+      ),
+    ...entries.filter(({ off }) => off !== null),
+  ];
+}
+
+function entriesOf(
+  driver: AnyDriver,
+  phase: DriverPhase,
+  { policy, automaticCleaning }: Omit<CatalogueBasis, "composition">,
+): readonly CatalogueEntry[] {
+  const name = INTERFACE_OF_PHASE[phase];
+  const offered = stepsOf(driver, name);
+  if (!offered) return [];
   const isCleaningOff = phase === "clean" && !automaticCleaning;
-  const entries = offered.steps
+  return offered.steps
     .filter((step) => step.phase === phase)
     .map((step): CatalogueEntry => {
       const sitePolicy = policyOn(policy, driver, `${name}.${step.name}`);
@@ -73,12 +94,6 @@ export function catalogueOf(
       const off = offReason(sitePolicy, priority, isCleaningOff);
       return { driver, interface: name, step, supportsAbort: offered.supportsAbort, priority, off };
     });
-  return [
-    ...entries
-      .filter(({ off }) => off === null)
-      .toSorted((a, b) => runningOrder({ ...a, group: a.step.group }, { ...b, group: b.step.group })),
-    ...entries.filter(({ off }) => off !== null),
-  ];
 }
 
 type PolicyOnStep = Pick<StepPolicy, "priority" | "forbidden">;

@@ -55,7 +55,7 @@ export function installStepsLost(policy: SitePolicy, driver: AnyDriver): readonl
 }
 
 function offersOf(policy: SitePolicy, driver: AnyDriver): readonly CatalogueEntry[] {
-  const composition = { giver: () => driver, givers: () => [driver], inspect: null, drivers: [driver] };
+  const composition = { giver: () => driver, givers: () => [driver], inspectors: [], drivers: [driver] };
   return catalogueOf({ composition, policy, automaticCleaning: true }, "deploy").filter(installs);
 }
 

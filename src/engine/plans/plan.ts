@@ -174,7 +174,10 @@ function bootStep(composition: Composition, leg: Leg, { device, persistent = fal
 async function automaticSteps(request: PlanRequest, phase: DriverPhase, leg: number): Promise<Found> {
   const steps: PlannedStep[] = [];
   const refusals: Refusal[] = [];
-  for (const entry of catalogueOf(request, phase).filter(({ off }) => off === null)) {
+  // A node that is inspected in place, in service, is not restarted.
+  const isInPlace = phase === "inspect" && request.route.legs[leg]?.enter.length === 0;
+  const runs = ({ off, driver }: CatalogueEntry) => off === null && (!isInPlace || driver.inspect?.withoutReboot);
+  for (const entry of catalogueOf(request, phase).filter(runs)) {
     const checked = await checkArgs(entry.step, {});
     if ("args" in checked) steps.push(driverStep(entry, leg, checked.args));
     else refusals.push(needsArguments(request.nodeName, entry, checked.issues));
@@ -312,6 +315,11 @@ export function keepSteps(plan: Plan, done: ReadonlySet<string>): Plan {
     ...plan,
     steps: plan.steps.map((step, index) => (done.has(keys[index] ?? "") ? { ...step, kept: true } : step)),
   };
+}
+
+/** The step that installs a system; undefined if the plan keeps the installed system or deploys nothing. */
+export function installStepOf({ steps }: Plan): PlannedStep | undefined {
+  return steps.find(({ kept, reaches }) => !kept && reaches === "PROVISIONED");
 }
 
 /** Keys of the deploy steps that have led to the installed system of a node at stage PROVISIONED. */

@@ -4,6 +4,7 @@
  * together exactly one is the last.
  */
 import { randomUUID } from "node:crypto";
+import { isImageRefusal } from "../../errors.ts";
 import { outOfService } from "../../lifecycle/admission.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
 import { cleanUpRoute } from "../../lifecycle/verbs.ts";
@@ -131,7 +132,7 @@ async function settleOperation(
     const operationId = operation.id;
     if (state !== "FAILED" || !failure || run.purpose !== "WORK") continue;
     await noteFirstFailure(transaction.tx, operationId, failure);
-    if (run.interrupt !== "ABORT") await applyFailurePolicy(transaction, parts, operation, { ...run, state });
+    if (run.interrupt !== "ABORT") await applyFailurePolicy(transaction, parts, operation, { ...run, state, failure });
     operation = await lockOperation(transaction.tx, operationId);
   }
   await startNext(transaction, parts, operation);
@@ -256,8 +257,9 @@ async function startCleanUps(
 /**
  * The nodes of an operation that may be cleaned up, locked. Left out are nodes that the operation has not touched, that
  * were deleted, are busy again, were protected meanwhile, seem to be the same machine as another node, or have had
- * other work after this operation (their contents are no longer its result), those whose run ignored its abort, as a
- * step may still be running there, and those whose machine may still be at a step that must not be cut.
+ * other work after this operation (their contents are no longer its result), those on which its image could not be
+ * installed, so that nothing was erased, those whose run ignored its abort, as a step may still be running there, and
+ * those whose machine may still be at a step that must not be cut.
  */
 async function nodesToCleanUp(
   transaction: Transaction,
@@ -275,6 +277,7 @@ async function nodesToCleanUp(
       faultKind !== "MACHINE_BUSY" &&
       identityConflict === null &&
       !busy.has(id) &&
+      !isImageRefusal(runOf.get(id)?.failure?.code) &&
       newest.get(id) === operation.id &&
       !ignoredAbort(runOf.get(id)),
   );

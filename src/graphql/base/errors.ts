@@ -54,6 +54,7 @@ export const UserErrorRef = builder.interfaceRef<Refusal>("UserError").implement
       case "CAPACITY":
         return "CapacityError";
       case "IMAGE_UNFIT":
+      case "IMAGE_TOO_LARGE":
         return "ImageUnfitError";
       default:
         return "SimpleError";

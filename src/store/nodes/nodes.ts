@@ -11,7 +11,7 @@ import type { Page, PageClauses, PageRequest } from "../postgres/pagination.ts";
 import { nodeCondition } from "./node-filter.ts";
 import type { NodeFilter } from "./node-filter.ts";
 import type { NodeRow } from "./node-fields.ts";
-import type { Failure, JsonObject, StoredJson } from "../records.ts";
+import type { Failure, StoredJson } from "../records.ts";
 import { inventories, nodeSecrets, nodes } from "../tables.ts";
 
 export type { NodeRow };
@@ -316,7 +316,7 @@ export async function secretFieldsOf(
 
 export async function insertInventories(
   tx: Tx,
-  rows: readonly { readonly id: string; readonly nodeId: string; readonly runId: string; readonly data: JsonObject }[],
+  rows: readonly Pick<InventoryRow, "id" | "nodeId" | "runId" | "driver" | "data">[],
 ): Promise<void> {
   if (rows.length > 0) await runStatement(tx, INSERT_INVENTORIES, [rowsText(rows)]);
 }
@@ -324,7 +324,7 @@ export async function insertInventories(
 /** Newest inventories of a node among which each driver's is looked for. */
 const INVENTORIES_COMPARED = 20;
 
-const INSERT_INVENTORIES = bulkInsert(inventories, ["id", "nodeId", "runId", "data"]);
+const INSERT_INVENTORIES = bulkInsert(inventories, ["id", "nodeId", "runId", "driver", "data"]);
 
 /** Inventories of each node, newest first. */
 export async function inventoriesPages(
@@ -343,7 +343,7 @@ export async function inventoryCounts(reader: Reader, nodeIds: readonly string[]
 export const inventoriesByIds = rowsBy(inventories, inventories.id);
 
 export interface InspectedDisksRow {
-  /** The driver that inspected; null if the run is no longer stored. */
+  /** The driver that inspected; null if it is not known. */
   readonly driver: string | null;
   readonly takenAt: Date;
   readonly disks: StoredJson;
@@ -354,10 +354,7 @@ export async function inspectedDisks(reader: Reader, nodeId: string): Promise<In
   const rows = await reader.execute<{ driver: string | null; taken_at: string; disks: StoredJson }>(sql`
     select * from (
       select distinct on (driver) driver, taken_at, disks from (
-        select i.taken_at, i.data->'disks' as disks, (
-          select step->>'driver' from runs r join plans p on p.hash = r.plan_hash, jsonb_array_elements(p.plan->'steps') step
-          where r.id = i.run_id and step->>'phase' = 'inspect' limit 1
-        ) as driver
+        select i.taken_at, i.data->'disks' as disks, i.driver
         from ${inventories} i where i.node_id = ${nodeId} and jsonb_typeof(i.data->'disks') = 'array'
           and not coalesce(i.data->'incomplete' ? 'disks', false)
         order by i.taken_at desc limit ${INVENTORIES_COMPARED}
@@ -366,13 +363,15 @@ export async function inspectedDisks(reader: Reader, nodeId: string): Promise<In
   return rows.map(({ driver, taken_at, disks }) => ({ driver, takenAt: new Date(taken_at), disks }));
 }
 
-/** The newest inventory of each node that has one. */
+/** The newest inventory of each node that has one. `driver`: among those of one driver. */
 export async function newestInventories(
   reader: Reader,
   nodeIds: readonly string[],
+  driver?: string,
 ): Promise<Map<string, InventoryRow>> {
   const newest = await rowsBelow(reader, inventories, nodeIds, {
-    below: inventories.nodeId,
+    below: (parent) =>
+      and(eq(inventories.nodeId, parent), driver === undefined ? undefined : eq(inventories.driver, driver)),
     orderBy: [desc(inventories.takenAt), asc(inventories.id)],
     limit: 1,
   });

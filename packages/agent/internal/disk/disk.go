@@ -40,6 +40,8 @@ type Disk struct {
 	Firmware   string
 	Bytes      uint64
 	SectorSize uint64
+	// Rotational is as the kernel says, which calls some virtual disks so.
+	Rotational bool
 	// DiscardBytes is the largest discard, 0 if the disk has none.
 	DiscardBytes uint64
 	// ReadOnly: the kernel refuses to write.
@@ -72,6 +74,29 @@ func BuiltIn() []Disk { return builtIn(All()) }
 
 // List returns the disks that a system can be installed on.
 func List() []Disk { return installable(BuiltIn()) }
+
+// View is the disk in the terms of docs/drivers.md.
+func (d Disk) View() map[string]any {
+	view := map[string]any{
+		"id": d.Name, "name": d.Path, "kind": d.Kind, "protocol": d.Protocol, "sizeBytes": d.Bytes,
+		"rotational": d.Rotational, "removable": d.Removable, "readOnly": d.ReadOnly,
+	}
+	for name, value := range map[string]string{
+		"manufacturer": d.Vendor, "model": d.Model, "serial": d.Serial, "firmwareVersion": d.Firmware, "wwn": d.WWN,
+		"controller": d.Place.Controller, "hctl": d.Place.HCTL,
+	} {
+		if value != "" {
+			view[name] = value
+		}
+	}
+	if paths := d.Place.paths(); paths != nil {
+		view["byPath"], view["paths"] = paths[0], paths
+	}
+	if d.Place.Slot >= 0 {
+		view["slot"] = d.Place.Slot
+	}
+	return view
+}
 
 func builtIn(all []Disk) []Disk {
 	var kept []Disk
@@ -152,6 +177,7 @@ func read(root, name string) (Disk, bool) {
 		SectorSize:   number(folder, "queue/logical_block_size"),
 		DiscardBytes: number(folder, "queue/discard_max_bytes"),
 		ReadOnly:     text(folder, "ro") == "1",
+		Rotational:   text(folder, "queue/rotational") == "1",
 		USB:          strings.Contains(hardware, "/usb"),
 	}
 	title := disk.Vendor + " " + disk.Model
@@ -159,7 +185,7 @@ func read(root, name string) (Disk, bool) {
 	if strings.HasPrefix(disk.Vendor, "0x") {
 		disk.Vendor = "" // of PCI, not of the disk
 	}
-	disk.Kind, disk.Protocol = kindOf(disk, text(folder, "queue/rotational") == "1", hardware)
+	disk.Kind, disk.Protocol = kindOf(disk, hardware)
 	// The kernel calls disks removable whose port can be hot-plugged.
 	disk.Removable = disk.USB || text(folder, "device/type") == "SD" || text(folder, "removable") == "1" && disk.Protocol == "SCSI"
 	disk.Place = placeOf(folder, hardware, pciSlots)
@@ -176,7 +202,7 @@ func hasPrefix(name string, prefixes []string) bool {
 }
 
 // kindOf: virtio disks call themselves rotational.
-func kindOf(disk Disk, rotational bool, hardware string) (kind, protocol string) {
+func kindOf(disk Disk, hardware string) (kind, protocol string) {
 	switch {
 	case strings.HasPrefix(disk.Name, "nvme"):
 		return NVMe, "NVME"
@@ -198,7 +224,7 @@ func kindOf(disk Disk, rotational bool, hardware string) (kind, protocol string)
 	if strings.HasPrefix(disk.Model, "QEMU") {
 		return Virtual, protocol
 	}
-	if rotational {
+	if disk.Rotational {
 		return HDD, protocol
 	}
 	return SSD, protocol

@@ -18,6 +18,8 @@ type Place struct {
 	Controller string
 	// Slot is the number of the bay, port or target at the controller, or of the PCI slot; -1: not known.
 	Slot int
+	// HCTL is the SCSI address: host, channel, target and LUN.
+	HCTL string
 }
 
 const (
@@ -39,6 +41,10 @@ var (
 // placeOf reads the place of a disk. hardware: the folder of its device in sysfs, which lies below its controller's.
 func placeOf(block, hardware, slots string) Place {
 	place := Place{Slot: -1}
+	scsi := scsiDevice.FindStringSubmatch(filepath.Base(hardware))
+	if scsi != nil {
+		place.HCTL = scsi[0]
+	}
 	controller := above(hardware, pciAddress)
 	if controller == "" {
 		return place
@@ -51,7 +57,7 @@ func placeOf(block, hardware, slots string) Place {
 	}
 	ata, sas := above(hardware, ataPort), above(hardware, sasDevice)
 	name := filepath.Base(block)
-	switch scsi := scsiDevice.FindStringSubmatch(filepath.Base(hardware)); {
+	switch {
 	case strings.HasPrefix(name, "nvme"):
 		place.Names = []string{pci + "-nvme-" + or(text(block, "nsid"), "1")}
 		place.Slot = pciSlot(place.Controller, slots)
@@ -79,18 +85,27 @@ func placeOf(block, hardware, slots string) Place {
 
 const byPath = "/dev/disk/by-path/"
 
-// ByPath is the first name, as udev has it; empty if the place is not known.
-func (p Place) ByPath() string {
+// paths are those by which udev would name the disk; none if the place is not known.
+func (p Place) paths() []string {
+	var paths []string
+	for _, name := range p.Names {
+		paths = append(paths, byPath+name)
+	}
+	return paths
+}
+
+// byPath is the first path; empty if the place is not known.
+func (p Place) byPath() string {
 	if len(p.Names) == 0 {
 		return ""
 	}
 	return byPath + p.Names[0]
 }
 
-// has: the name is one of udev's for the place.
-func (p Place) has(name string) bool {
-	for _, each := range p.Names {
-		if name == byPath+each {
+// has: the path is one of udev's for the place.
+func (p Place) has(path string) bool {
+	for _, each := range p.paths() {
+		if path == each {
 			return true
 		}
 	}

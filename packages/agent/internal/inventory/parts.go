@@ -58,14 +58,7 @@ func processorsFromKernel() []any {
 func disks(ctx context.Context) []any {
 	list := []any{}
 	for _, each := range disk.BuiltIn() {
-		view := compact(map[string]any{
-			"id": each.Name, "name": each.Path, "kind": each.Kind, "protocol": each.Protocol, "sizeBytes": each.Bytes,
-			"manufacturer": each.Vendor, "model": each.Model, "serial": each.Serial, "firmwareVersion": each.Firmware, "wwn": each.WWN,
-			"controller": each.Place.Controller, "byPath": each.Place.ByPath(),
-		})
-		if each.Place.Slot >= 0 {
-			view["slot"] = each.Place.Slot
-		}
+		view := each.View()
 		if each.Kind != disk.Virtual {
 			result, err := command.Output(ctx, "smartctl", "--json", "--health", each.Path)
 			if passed, known := parseHealth(result.Stdout); err == nil && known {

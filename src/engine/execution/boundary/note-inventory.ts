@@ -15,7 +15,7 @@ import {
 import type { Identity } from "../../../store/nodes/node-identities.ts";
 import { takeInspectedMacs } from "../../../store/nodes/node-macs.ts";
 import { nodesByIds } from "../../../store/nodes/nodes.ts";
-import type { JsonObject, StoredJson } from "../../../store/records.ts";
+import type { JsonObject, PlannedStep, StoredJson } from "../../../store/records.ts";
 import { readSite } from "../../../store/site.ts";
 import {
   INSPECTED_KINDS,
@@ -33,25 +33,30 @@ import { NeedsOwnTransactionError } from "../commit/ledger.ts";
 const MODEL_LENGTH_MAX = 255;
 
 /**
- * After the last inspect step of a leg, merges the outputs of all its steps into the inventory. Outputs of steps that
- * an earlier run completed count too. A text `model` in the result becomes the node's model.
+ * After the last inspect step of a driver, merges the outputs of its steps, and of those of the drivers before it, into
+ * the inventory. Outputs of steps that an earlier run completed count too. A text `model` in the result becomes the
+ * node's model. Returns the inventory; null if the driver has more steps.
  */
-export async function noteInventory(context: RunContext, position: number, output: StoredJson): Promise<void> {
+export async function noteInventory(
+  context: RunContext,
+  position: number,
+  output: StoredJson,
+): Promise<JsonObject | null> {
   const { ledger, claimed } = context;
   const { plan, run, node } = claimed;
-  const leg = plan.steps[position]?.leg;
-  if (plan.steps[nextPosition(plan, position + 1)]?.leg === leg) return;
-  const labels = plan.steps.flatMap((step, index) =>
-    step.leg === leg && index !== position ? [stepLabel(step) ?? ""] : [],
-  );
+  const { leg, driver } = plan.steps[position] ?? {};
+  const next = plan.steps[nextPosition(plan, position + 1)];
+  if (next?.leg === leg && next?.driver === driver) return null;
+  const counts = (step: PlannedStep, index: number) =>
+    step.leg === leg && (index < position || (index > position && step.driver === driver));
+  const labels = plan.steps.filter(counts).map((step) => stepLabel(step) ?? "");
   const others = labels.length === 0 ? [] : await latestOutputs(ledger.transaction.tx, run.id, labels);
   const outputs = plan.steps.map((step, index) => {
     if (index === position) return output;
-    return step.leg === leg ? others.find(({ label }) => label === stepLabel(step))?.output : null;
+    return counts(step, index) ? others.find(({ label }) => label === stepLabel(step))?.output : null;
   });
-  // `Object.assign` would lose a key `__proto__`.
-  const data: JsonObject = Object.fromEntries(outputs.flatMap((one) => (isJsonObject(one) ? Object.entries(one) : [])));
-  ledger.addInventory({ id: randomUUID(), nodeId: node.id, runId: run.id, data });
+  const data = merged(outputs.filter(isJsonObject));
+  ledger.addInventory({ id: randomUUID(), nodeId: node.id, runId: run.id, driver: driver ?? null, data });
   const model = typeof data["model"] === "string" ? cutTo(data["model"].trim(), MODEL_LENGTH_MAX) : "";
   if (model !== "" && model !== node.model) changeNode(context, { model });
   const found = inventoryMacs(data);
@@ -59,6 +64,20 @@ export async function noteInventory(context: RunContext, position: number, outpu
   const macs = found.length > 0 ? await takeInspectedMacs(ledger.transaction.tx, node.id, found) : node.macs;
   if (!isSameJson(macs, node.macs)) changeNode(context, { macs });
   await noteIdentities(context, data, macs);
+  return data;
+}
+
+/** Later outputs replace what earlier ones have; a list that one of them could not complete is then complete. */
+function merged(outputs: readonly JsonObject[]): JsonObject {
+  // `Object.assign` would lose a key `__proto__`.
+  const data: JsonObject = Object.fromEntries(outputs.flatMap((output) => Object.entries(output)));
+  const incomplete = outputs.flatMap((output, index) => {
+    const names = output["incomplete"];
+    const isLater = (name: StoredJson) => outputs.slice(index + 1).some((later) => Object.hasOwn(later, String(name)));
+    return Array.isArray(names) ? names.filter((name) => !isLater(name)) : [];
+  });
+  const { incomplete: _own, ...rest } = data;
+  return incomplete.length === 0 ? rest : { ...rest, incomplete };
 }
 
 /**

@@ -10,19 +10,38 @@ import { mustNotBeCut } from "../../../lifecycle/touches.ts";
 import { isPoweredOffByAbort } from "../../../lifecycle/verbs.ts";
 import { attemptsOf, latestAttempt } from "../../../store/runs/attempts.ts";
 import { lockNodes } from "../../../store/nodes/nodes.ts";
-import type { Failure, PlannedStep, StoredJson } from "../../../store/records.ts";
+import type { Failure, JsonObject, PlannedStep, StoredJson } from "../../../store/records.ts";
 import type { RunRow } from "../../../store/runs/runs.ts";
-import { nextPosition } from "../../plans/plan.ts";
+import { fitOf } from "../../images/machine-facts.ts";
+import { installStepOf, nextPosition } from "../../plans/plan.ts";
 import { isReservedWait, isVerification } from "../../plans/reserved-steps.ts";
 import type { AbortedMachine } from "../call/abort-machine.ts";
 import { enterAgain, parked, passBoundary } from "./boundary.ts";
-import { RELEASE, changeNode, describeFault, moveNode, notePower, toFailure } from "../claim/claimed-run.ts";
+import { RELEASE, changeNode, describeFault, leaveLeg, moveNode, notePower, toFailure } from "../claim/claimed-run.ts";
 import type { AbortMachine, EnterStep, RunContext, RunDirective, StepContext } from "../claim/claimed-run.ts";
 import type { Fault } from "../call/driver-result.ts";
-import { beginAbort, endAborted } from "./end-run.ts";
+import { beginAbort, endAborted, failRun } from "./end-run.ts";
 import { erasureFault } from "../call/erasure.ts";
 import { noteInventory } from "./note-inventory.ts";
 import type { StepOutcome } from "../call/perform-step.ts";
+
+/**
+ * Why the image of the run cannot be installed on the disks that the agent has just found. Nothing has been erased yet.
+ */
+function diskFault({ ledger, claimed, step }: StepContext, found: JsonObject | null): Fault | null {
+  const { plan, node, run, machine, installed } = claimed;
+  const { driver, leg } = installStepOf(plan) ?? {};
+  const isOfAgent = step.driver === driver && machine.composition.drivers.some((one) => one.name === driver && one.usesAgent);
+  if (!installed.image || !found || leg === undefined || leg < step.leg || !isOfAgent) return null;
+  const inspection = { data: found, takenAt: ledger.now };
+  const { flaws } = fitOf(
+    installed.image,
+    { node, driver: step.driver, variables: run.variables },
+    { newest: inspection, byAgent: inspection },
+  );
+  const [flaw] = flaws;
+  return flaw ? { code: flaw.code, reason: flaw.message, retryable: false } : null;
+}
 
 /** A wait for a callback without a limit of its own ends with the attempt's deadline. */
 const CALLBACK_WAIT_SECONDS_MAX = 30 * 86_400;
@@ -32,7 +51,7 @@ export async function settleStep(
   { step, attempt: entered, generation }: EnterStep,
   outcome: StepOutcome,
 ): Promise<RunDirective> {
-  const { ledger, claimed } = run;
+  const { ledger, claimed, interrupt } = run;
   // An earlier commit of this outcome succeeded although its answer was lost. No other process has claimed the run
   // since, so this process parked it and gave up its ownership, or began its next entry, which alone raises the
   // generation.
@@ -56,9 +75,16 @@ export async function settleStep(
         finishedAt: ledger.now,
       });
       if (step.reaches) changeNode(context, { stage: step.reaches, imageId: claimed.installed.image?.id ?? null });
-      if (step.phase === "inspect")
-        await noteInventory(context, attempt.step, attempt.part === "VERIFY" ? attempt.output : outcome.output);
-      return passBoundary(context, nextPosition(claimed.plan, attempt.step + 1));
+      const next = nextPosition(claimed.plan, attempt.step + 1);
+      if (step.phase === "inspect") {
+        const output = attempt.part === "VERIFY" ? attempt.output : outcome.output;
+        const unfit = diskFault(context, await noteInventory(context, attempt.step, output));
+        if (unfit && interrupt === null) {
+          leaveLeg(context, claimed.plan.steps[next]?.leg ?? claimed.leg);
+          return failRun(context, null, unfit);
+        }
+      }
+      return passBoundary(context, next);
     }
     case "wait":
       return parkStep(context, outcome);

@@ -67,9 +67,9 @@ const MEDIUM = /\bvirtual[ _-]?(cd|dvd|floppy|media|hdisk|usb)|\b(cd|dvd)[ _-]?r
 
 /** Whether a disk of an inventory is one of the machine, and no medium of the BMC or drive without one. */
 function isDisk(disk: JsonObject): boolean {
-  const { medium, removable, sizeBytes, name, model } = disk;
+  const { medium, sizeBytes, name, model } = disk;
   const isNamedMedium = [name, model].some((text) => typeof text === "string" && MEDIUM.test(text));
-  return medium !== true && removable !== true && sizeBytes !== 0 && !isNamedMedium;
+  return medium !== true && sizeBytes !== 0 && !isNamedMedium;
 }
 
 function known(disk: Readonly<Partial<Record<string, unknown>>>): KnownDisk {

@@ -344,7 +344,7 @@ async function openInTime(
 function unusableMachine(node: NodeRow): Machine {
   return {
     node,
-    composition: { giver: () => null, givers: () => [], inspect: null, drivers: [] },
+    composition: { giver: () => null, givers: () => [], inspectors: [], drivers: [] },
     redactor: { text: (text) => text, json: (json) => json },
     circuits: new Circuits(),
     settingsOf: () => undefined,

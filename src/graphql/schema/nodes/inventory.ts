@@ -16,9 +16,15 @@ InventoryRef.implement({
   fields: (t) => ({
     id: t.id({ description: "Global ID: opaque and stable.", resolve: ({ id }) => globalId("Inventory", id) }),
     takenAt: t.expose("takenAt", { type: "DateTime", description: "End time of the inspection." }),
+    driver: t.exposeString("driver", {
+      nullable: true,
+      description:
+        "Driver that inspected; null in an inventory of an earlier release. One inspection by two drivers has two inventories.",
+    }),
     data: t.expose("data", {
       type: "JSON",
-      description: "Outputs of the driver's inspect steps, merged in the order of the steps.",
+      description:
+        "Outputs of the inspect steps, merged in the order of the steps: those of the driver, after those of the driver that inspected before it, if any.",
     }),
   }),
 });
@@ -59,25 +65,30 @@ export const InventoryChangeRef = builder.objectRef<InventoryChange>("InventoryC
   }),
 });
 
-/** Differences between two inventories of a node, by default the newest two; empty if there are fewer than two. */
+/** Inventories among which the one before another is looked for: two drivers may have inspected in turn. */
+const COMPARED = 4;
+
+/**
+ * Differences between two inventories of a node, by default the newest and the one before by the same driver; empty if
+ * there are fewer than two.
+ */
 export async function inventoryDiff(
   node: NodeRow,
   asked: { readonly from?: string | null | undefined; readonly to?: string | null | undefined },
   context: Context,
 ): Promise<InventoryChange[]> {
-  const newest = async (request: PageRequest) =>
-    (await context.load.below(inventoriesPages, node.id, request, EMPTY_PAGE)).rows;
+  const newest = async (request: Omit<PageRequest, "limit"> = {}) =>
+    (await context.load.below(inventoriesPages, node.id, { ...request, limit: COMPARED }, EMPTY_PAGE)).rows;
+  const given = asked.to == null ? null : await snapshot(node, asked.to, context);
   // By default one query reads both, so that a list of nodes is read in one statement.
-  const [last, before] =
-    asked.to == null ? await newest({ limit: asked.from == null ? 2 : 1 }) : [await snapshot(node, asked.to, context)];
-  const to = last;
+  const [to, ...earlier] = given
+    ? [given, ...(await newest({ after: { key: given.takenAt.toISOString(), id: given.id } }))]
+    : await newest();
   if (!to) return [];
   const from =
-    asked.from != null
-      ? await snapshot(node, asked.from, context)
-      : asked.to == null
-        ? before
-        : (await newest({ limit: 1, after: { key: to.takenAt.toISOString(), id: to.id } }))[0];
+    asked.from == null
+      ? earlier.find(({ driver }) => driver === to.driver)
+      : await snapshot(node, asked.from, context);
   return from ? changesBetween(from.data, to.data, []) : [];
 }
 

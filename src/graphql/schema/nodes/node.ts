@@ -288,7 +288,7 @@ builder.objectFields(NodeRef, (t) => ({
     description:
       "Differences between two inventories; empty if there are none or if there are fewer than two inventories.",
     args: {
-      from: t.arg.id({ description: "Earlier inventory; by default the one before `to`." }),
+      from: t.arg.id({ description: "Earlier inventory; by default the one before `to` by the same driver." }),
       to: t.arg.id({ description: "Later inventory; by default the newest one." }),
     },
     resolve: (node, args, context) => inventoryDiff(node, args, context),

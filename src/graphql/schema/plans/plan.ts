@@ -5,6 +5,8 @@
 import type { VariableWarning } from "../../../engine/views.ts";
 import type { EffectiveVariable } from "../../../engine/input/variables.ts";
 import type { SubmitAnswer } from "../../../engine/input/answers.ts";
+import { placeOf } from "../../../lifecycle/root-disk.ts";
+import type { RootDisk } from "../../../lifecycle/root-disk.ts";
 import { pointOfNoReturn, touchesOf } from "../../../lifecycle/touches.ts";
 import type { StepHistory } from "../../../store/runs/step-durations.ts";
 import { builder, needs } from "../../base/builder.ts";
@@ -139,7 +141,34 @@ const VariableWarningRef = builder.objectRef<VariableWarning>("VariableWarning")
   }),
 });
 
+const RootDiskRef = builder.objectRef<RootDisk>("RootDisk").implement({
+  description: "Disk on which a system will be installed, as the agent has found it.",
+  fields: (t) => ({
+    name: t.exposeString("name", {
+      nullable: true,
+      description: "Path in the agent, as in `/dev/sda`; it may differ after a restart.",
+    }),
+    byPath: t.string({
+      nullable: true,
+      description: "Path that names its place, as in `/dev/disk/by-path/pci-0000:3b:00.0-nvme-1`.",
+      resolve: placeOf,
+    }),
+    serial: t.exposeString("serial", { nullable: true, description: "Serial number." }),
+    wwn: t.exposeString("wwn", { nullable: true, description: "World Wide Name." }),
+    model: t.exposeString("model", { nullable: true, description: "Model." }),
+    sizeBytes: t.expose("sizeBytes", { type: "ByteCount", nullable: true, description: "Size in bytes." }),
+    why: t.exposeString("why", { description: "The reason for this disk, such as the hints that only it matches." }),
+  }),
+});
+
 builder.objectFields(WorkResultRef, (t) => ({
+  rootDisk: t.field({
+    type: RootDiskRef,
+    nullable: true,
+    description:
+      "Disk on which the system will be installed. Null if the plan installs none through the agent, and before the agent has inspected the node: the disk is then chosen after its inspection, before the first step that changes disks.",
+    resolve: ({ rootDisk }) => rootDisk ?? null,
+  }),
   target: t.field({
     type: NodeStateEnum,
     nullable: true,
@@ -186,7 +215,7 @@ builder.objectFields(WorkResultRef, (t) => ({
 }));
 
 const PLAN_HASH =
-  "Hash of the plan: the kind of operation, the failure policy, and each node's state, steps, image, user data, variables, host group, target and power after a failure. A later request with this `planHash` is refused unless its plan is the same. Null if the request was refused.";
+  "Hash of the plan: the kind of operation, the failure policy, and each node's state, steps, image, root disk, user data, variables, host group, target and power after a failure. A later request with this `planHash` is refused unless its plan is the same. Null if the request was refused.";
 
 builder.interfaceField(StartedWorkRef, "planHash", (t) =>
   t.string({ nullable: true, description: PLAN_HASH, resolve: ({ planHash }) => planHash ?? null }),
