@@ -1,9 +1,10 @@
 /** The configuration: every variable with its bounds, flags before variables, mistakes named, secrets kept. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
-import { ConfigError, isLoopback } from "../src/config/values.ts";
+import { ConfigError, isLoopback, webPort } from "../src/config/values.ts";
 import { VARIABLES } from "../src/config/variables.ts";
 import { configForLog, readConfig } from "../src/config/config.ts";
 
@@ -562,6 +563,22 @@ describe("invalid configuration", () => {
     }
   });
 
+  test("exactly the ports that browsers and fetch refuse are refused, with the remedy [R-820]", () => {
+    const { badPorts } = createRequire(import.meta.url)("undici/lib/web/fetch/constants.js") as { badPorts: string[] };
+    const refused = Array.from({ length: 65_536 }, (_, port) => String(port)).filter((port) => {
+      try {
+        return webPort("OSTLER_PORT", port) !== Number(port);
+      } catch {
+        return true;
+      }
+    });
+    expect(refused).toEqual(badPorts);
+    expect(refusalOf({ OSTLER_PORT: "4190" })).toBe(
+      "OSTLER_PORT is 4190, which browsers and fetch refuse to connect to, because other protocols use it. Use another port, such as 4000.",
+    );
+    expect(refusalOf({}, ["--port", "6000"])).toMatch(/^OSTLER_PORT is 6000/);
+  });
+
   test("unknown OSTLER_ variables are rejected with a list of the known ones", () => {
     const message = refusalOf({ OSTLER_PROT: "1", OSTLER_TOKENS: "x", OSTLER_PORT: "1" });
     expect(message).toContain("OSTLER_PROT, OSTLER_TOKENS");
@@ -642,10 +659,10 @@ describe("configuration in the log", () => {
   });
 
   test("the logged configuration contains all other settings", () => {
-    expect(configForLog(readConfig({ OSTLER_PLUGINS: "fake,ipmi" }, ["--port", "7"]))).toEqual({
+    expect(configForLog(readConfig({ OSTLER_PLUGINS: "fake,ipmi" }, ["--port", "8"]))).toEqual({
       ...readConfig({}, []),
       plugins: ["fake", "ipmi"],
-      port: 7,
+      port: 8,
     });
   });
 });

@@ -4,10 +4,10 @@
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { createReadStream } from "node:fs";
+import { createReadStream, existsSync } from "node:fs";
 import { chown, open, rm, stat } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { createZstdCompress } from "node:zlib";
 import { ConfigError } from "../config/values.ts";
@@ -23,7 +23,7 @@ export interface TemporaryFile extends AsyncDisposable {
 }
 
 export async function temporaryFile(folder: string, suffix: TemporarySuffix): Promise<TemporaryFile> {
-  createFolderDurably(folder, 0o777);
+  await createFolder(folder);
   const path = join(folder, temporaryImageName(suffix));
   const handle = await open(path, "wx", 0o644);
   return {
@@ -34,6 +34,14 @@ export async function temporaryFile(folder: string, suffix: TemporarySuffix): Pr
       await rm(path, { force: true });
     },
   };
+}
+
+/** Root creates the folder for a service with a user of its own, which owns the folder around it. */
+async function createFolder(folder: string): Promise<void> {
+  if (existsSync(folder)) return;
+  createFolderDurably(folder, 0o777);
+  const { uid, gid } = await stat(dirname(folder));
+  if (process.getuid?.() === 0) await chown(folder, uid, gid);
 }
 
 /** Gives the file its name; false if it was there before. */

@@ -51,7 +51,7 @@ interface ListedImage {
   readonly sizeBytes: number;
   readonly diskBytes: number | null;
   readonly architecture: string;
-  readonly bootMode: string;
+  readonly bootMode: string | null;
   readonly url: string | null;
 }
 
@@ -77,7 +77,7 @@ async function listImages(endpoint: Endpoint): Promise<string> {
         bytesText(sizeBytes),
         diskBytes === null ? "?" : bytesText(diskBytes),
         architecture,
-        bootMode,
+        bootMode ?? "ANY",
         url ?? "(stored)",
       ]);
     after = images.pageInfo.hasNextPage ? images.pageInfo.endCursor : null;

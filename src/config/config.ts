@@ -15,6 +15,7 @@ import {
   oneOf,
   originOf,
   tokenOf,
+  webPort,
   wholeNumber,
   words,
 } from "./values.ts";
@@ -126,7 +127,7 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
   return Object.freeze({
     role,
     host,
-    port: wholeNumber("OSTLER_PORT", value("OSTLER_PORT"), 0, 65_535),
+    port: webPort("OSTLER_PORT", value("OSTLER_PORT")),
     data,
     databaseUrl,
     listenUrl,

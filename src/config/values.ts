@@ -52,6 +52,23 @@ export function wholeNumber(name: string, text: string, least: number, most: num
   return number;
 }
 
+/** Ports that browsers and `fetch` refuse ("bad port"), by the Fetch standard. */
+const BLOCKED_PORTS: readonly number[] = [
+  1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109, 110,
+  111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530, 531, 532,
+  540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061,
+  6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
+];
+
+export function webPort(name: string, text: string): number {
+  const port = wholeNumber(name, text, 0, 65_535);
+  if (BLOCKED_PORTS.includes(port))
+    throw new ConfigError(
+      `${name} is ${port}, which browsers and fetch refuse to connect to, because other protocols use it. Use another port, such as 4000.`,
+    );
+  return port;
+}
+
 export function oneOf<Word extends string>(name: string, text: string, among: readonly Word[]): Word {
   const found = among.find((word) => word === text);
   if (found === undefined) throw new ConfigError(`${name} is ${text}. Use one of ${among.join(", ")}.`);

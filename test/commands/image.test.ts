@@ -1,6 +1,6 @@
 /** `ostler image` against a running service. */
 import { createHash } from "node:crypto";
-import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { chownSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -10,6 +10,7 @@ import { spawnSync } from "node:child_process";
 import { afterAll, describe, expect, test } from "vitest";
 import { imageCommand } from "../../src/commands/image.ts";
 import { formatOf } from "../../src/commands/image-format.ts";
+import { temporaryFile } from "../../src/commands/image-store.ts";
 import { serviceUnderTest } from "../support/service.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "ostler-image-command-"));
@@ -76,6 +77,20 @@ describe("ostler image add", () => {
     expect(await run("list")).toMatch(/^one +RAW_ZST +\d+ B +293\.0 KiB +ARM64 +UEFI +\(stored\)$/m);
     expect(await run("delete", "one")).toBe("Deleted 1 image.\n");
     expect(files()).toEqual([]);
+  });
+
+  test("an image that starts in every boot mode is listed with ANY", async () => {
+    await run("add", aFile("any.raw", aDisk(13)), "--name", "any", "--address", "http://images.example/any");
+    expect(await run("list")).toMatch(/^any +RAW .* X64 +ANY +http/m);
+  });
+
+  test.skipIf(process.getuid?.() !== 0)("root makes the image folder for the user of the service", async () => {
+    const data = join(folder, "data");
+    mkdirSync(data);
+    chownSync(data, 65_531, 65_531);
+    const target = await temporaryFile(join(data, "images"), "part");
+    await target[Symbol.asyncDispose]();
+    expect(statSync(join(data, "images"))).toMatchObject({ uid: 65_531, gid: 65_531 });
   });
 
   test("an address is read, and the image keeps it", async () => {

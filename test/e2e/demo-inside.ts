@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { startLab } from "./lab/lab.ts";
 import type { Lab } from "./lab/lab.ts";
 import { WHOLE, discover, giveAgent } from "./lab/nodes.ts";
-import { createReport } from "./lab/report.ts";
+import { createReport, keepReporting } from "./lab/report.ts";
 import { sshWords } from "./lab/ssh.ts";
 import { interruption } from "./namespace.ts";
 import type { Artifacts } from "./prepare.ts";
@@ -78,6 +78,7 @@ Ctrl-C ends everything.
 }
 
 async function main(): Promise<void> {
+  using _ = keepReporting("starting the machines and the service");
   const lab = await startLab({ folder, artifacts, report: createReport(), port, withService: true }, parts);
   await discover(lab.api, lab.machines);
   for (const machine of lab.machines) await giveAgent(lab.api, machine, WHOLE);

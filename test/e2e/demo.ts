@@ -33,11 +33,11 @@ async function forward(port: number, socket: string): Promise<void> {
 async function main(): Promise<number> {
   const missing = missingForLab();
   if (missing !== null) {
-    console.error(`The demonstration cannot run: ${missing}.`);
+    console.error(`The demonstration cannot run. ${missing}`);
     return 1;
   }
   const port = Number(values.port);
-  const artifacts = prepare({ rebuild: false });
+  const artifacts = await prepare({ rebuild: false });
   const folder = mkdtempSync(join(tmpdir(), "ostler-demo-"));
   try {
     await forward(port, join(folder, "service.sock"));

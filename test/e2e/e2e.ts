@@ -32,11 +32,11 @@ async function main(): Promise<number> {
   }
   const missing = missingForLab();
   if (missing !== null) {
-    console.error(`The end-to-end test cannot run: ${missing}.`);
+    console.error(`The end-to-end test cannot run. ${missing}`);
     return 1;
   }
   const names = chosenNames();
-  const artifacts = prepare({ rebuild: values.rebuild });
+  const artifacts = await prepare({ rebuild: values.rebuild });
   const words = JSON.stringify({ names, keep: values.keep, artifacts });
   return runInNamespace(fileURLToPath(new URL("inside.ts", import.meta.url)), [words]);
 }

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startLab } from "./lab/lab.ts";
 import { switchOff } from "./lab/nodes.ts";
-import { createReport } from "./lab/report.ts";
+import { createReport, keepReporting } from "./lab/report.ts";
 import { interruption } from "./namespace.ts";
 import type { Artifacts } from "./prepare.ts";
 import { SCENARIOS, registerAll } from "./scenarios.ts";
@@ -23,8 +23,12 @@ const folder = mkdtempSync(join(tmpdir(), "ostler-e2e-"));
 async function main(): Promise<void> {
   const chosen = SCENARIOS.filter(({ name }) => order.names.includes(name));
   const withService = chosen.some(({ name }) => name !== "machines");
-  const lab = await startLab({ folder, artifacts: order.artifacts, report, withService }, parts);
-  if (withService) await registerAll(lab);
+  const lab = await (async () => {
+    using _ = keepReporting("starting the machines");
+    const started = await startLab({ folder, artifacts: order.artifacts, report, withService }, parts);
+    if (withService) await registerAll(started);
+    return started;
+  })();
   for (const { name, about, run } of chosen) {
     await report.scenario(`${name}: ${about}`, () => run(lab));
     if (withService) await switchOff(lab.api, lab.machines).catch((error: unknown) => report.note(String(error)));

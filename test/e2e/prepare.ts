@@ -1,9 +1,11 @@
 /** Artifacts that are built once, with the network of this machine, and kept: the image to install, and the agent. */
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-import { spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { keepReporting } from "./lab/report.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const AGENT = join(ROOT, "packages/agent");
@@ -19,26 +21,32 @@ export interface Artifacts {
 }
 
 /** Builds what is missing. */
-export function prepare(options: { readonly rebuild: boolean }): Artifacts {
+export async function prepare(options: { readonly rebuild: boolean }): Promise<Artifacts> {
   mkdirSync(CACHE, { recursive: true });
   const image = join(CACHE, "image");
   const agentFolder = join(CACHE, "agent");
   if (options.rebuild) for (const folder of [image, agentFolder]) rmSync(folder, { recursive: true, force: true });
   const artifacts = { raw: join(image, "debian.raw"), compressed: join(image, "debian.raw.zst"), agentFolder };
-  if (!existsSync(artifacts.compressed)) build("the image (about two minutes)", imageScript(), [image]);
-  buildAgent(agentFolder);
+  if (!existsSync(artifacts.compressed)) {
+    console.log(`The image of the machines: downloads 99 MB, and keeps 0.5 GB in ${image}.`);
+    using _ = keepReporting("building the image");
+    await run(imageScript(), [image]);
+  }
+  await buildAgent(agentFolder);
   return artifacts;
 }
 
 /** Again when its sources have changed. */
-function buildAgent(folder: string): void {
+async function buildAgent(folder: string): Promise<void> {
   const stamp = join(folder, "sources.sha256");
   const sources = hashOfFiles(AGENT);
   if (existsSync(stamp) && readFileSync(stamp, "utf8") === sources) return;
   // A low level of compression: the ramdisk is read from this machine's disk, not through the port of a BMC.
   const words = [join(AGENT, "build/main.ts"), "--out", folder, "--work", join(CACHE, "agent-build"), "--level", "6"];
   const mirror = process.env["MIRROR"];
-  build("the agent (about a minute)", process.execPath, mirror === undefined ? words : [...words, "--mirror", mirror]);
+  const all = mirror === undefined ? words : [...words, "--mirror", mirror];
+  console.log("The agent that the machines boot:");
+  await run(process.execPath, all);
   writeFileSync(stamp, sources);
 }
 
@@ -52,10 +60,8 @@ function hashOfFiles(folder: string): string {
 
 const imageScript = () => fileURLToPath(new URL("image/build-image.sh", import.meta.url));
 
-function build(what: string, program: string, words: readonly string[]): void {
-  console.log(`Building ${what} …`);
-  const began = performance.now();
-  const { status } = spawnSync(program, [...words], { cwd: ROOT, stdio: "inherit" });
-  if (status !== 0) throw new Error(`${what} cannot be built: exit code ${status}.`);
-  console.log(`… took ${((performance.now() - began) / 1000).toFixed(0)} s`);
+async function run(program: string, words: readonly string[]): Promise<void> {
+  const child = spawn(program, [...words], { cwd: ROOT, stdio: "inherit" });
+  const [status] = (await once(child, "close")) as [number | null];
+  if (status !== 0) throw new Error(`${program} ended with exit code ${status}.`);
 }

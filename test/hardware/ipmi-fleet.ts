@@ -25,7 +25,7 @@ import { WebSocket } from "ws";
 import { ask } from "../support/ask.ts";
 import { eventually } from "../support/eventually.ts";
 import { inputTypeOf } from "../support/input-type.ts";
-import { missingIpmiPrograms, startIpmiLab } from "../support/ipmi-lab.ts";
+import { demandIpmiPrograms, startIpmiLab } from "../support/ipmi-lab.ts";
 import type { IpmiLab, SimulatedBmc } from "../support/ipmi-lab.ts";
 
 const FLEET = 20;
@@ -1014,13 +1014,7 @@ async function main(parts: AsyncDisposableStack): Promise<void> {
   await runAll({ good, locked, dead, service, api: createApi(service), subscriber, spy });
 }
 
-const missing = missingIpmiPrograms();
-if (missing.length > 0) {
-  console.error(
-    `This needs ${missing.map(({ program }) => program).join(", ")}; install the Debian packages: apt-get install --no-install-recommends ${[...new Set(missing.map((each) => each.package))].join(" ")}`,
-  );
-  process.exit(1);
-}
+demandIpmiPrograms();
 
 const parts = new AsyncDisposableStack();
 const interrupted = new Promise<never>((_, reject) => {

@@ -12,14 +12,16 @@
 import { execFile, spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { createSocket } from "node:dgram";
-import { accessSync, constants, rmSync } from "node:fs";
+import { rmSync } from "node:fs";
 import { chmod, mkdir, mkdtemp, open, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { delimiter, join } from "node:path";
+import { join } from "node:path";
 import { promisify } from "node:util";
+import { missingPrograms } from "../../packages/agent/build/programs.ts";
+import type { Needed } from "../../packages/agent/build/programs.ts";
 
 /** Programs of a lab, and their Debian packages. */
-const PROGRAMS = { ipmi_sim: "openipmi", sdrcomp: "openipmi", ipmitool: "ipmitool" } as const;
+export const IPMI_PROGRAMS: Needed = { ipmi_sim: "openipmi", sdrcomp: "openipmi", ipmitool: "ipmitool" };
 const USERNAME = "admin";
 const PASSWORD = "lab-secret";
 const READY_SECONDS = 15;
@@ -72,23 +74,10 @@ export interface IpmiLab extends AsyncDisposable {
   stop(): Promise<void>;
 }
 
-/** The programs that are not on the PATH, each with its Debian package. */
-export function missingIpmiPrograms(): { readonly program: string; readonly package: string }[] {
-  const folders = (process.env["PATH"] ?? "").split(delimiter);
-  return Object.entries(PROGRAMS)
-    .filter(([program]) => !folders.some((folder) => isExecutable(join(folder, program))))
-    .map(([program, debianPackage]) => ({ program, package: debianPackage }));
-}
-
 /** Throws a sentence that names what to install, if something is missing. */
 export function demandIpmiPrograms(): void {
-  const missing = missingIpmiPrograms();
-  if (missing.length === 0) return;
-  const programs = missing.map((each) => each.program).join(", ");
-  const packages = [...new Set(missing.map((each) => each.package))].join(" ");
-  throw new Error(
-    `The IPMI lab needs ${programs}, not on the PATH; install the Debian packages: apt-get install --no-install-recommends ${packages}`,
-  );
+  const missing = missingPrograms(IPMI_PROGRAMS);
+  if (missing !== null) throw new Error(missing);
 }
 
 /** Starts BMCs named "bmc-1", "bmc-2" … and returns when each answers. At most 250. */
@@ -261,15 +250,6 @@ function bindable(address: string, port: number): Promise<number> {
       socket.close(() => resolve(bound));
     });
   });
-}
-
-function isExecutable(file: string): boolean {
-  try {
-    accessSync(file, constants.X_OK);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 // What the simulator reads

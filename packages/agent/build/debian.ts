@@ -6,7 +6,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { userInfo } from "node:os";
 import { join } from "node:path";
-import { BuildError, run } from "./programs.ts";
+import { BuildError, KEYRING, run } from "./programs.ts";
 
 export type DebianArchitecture = "amd64" | "arm64";
 
@@ -19,7 +19,6 @@ export interface DebianSource {
 
 /** The suite is pinned: the names of packages and the Go compiler belong to it. */
 const SUITE = "bookworm";
-const KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /** The Debian archive that apt on this machine uses. On Ubuntu there is none. */
 export async function configuredMirror(): Promise<string> {

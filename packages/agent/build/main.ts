@@ -14,7 +14,7 @@ import { MODULES, PROGRAMS, packagesFor } from "./contents.ts";
 import { DebianPackages, configuredMirror } from "./debian.ts";
 import type { DebianArchitecture, DebianSource } from "./debian.ts";
 import { buildIso } from "./iso.ts";
-import { BuildError, requirePrograms, run } from "./programs.ts";
+import { BuildError, missingPrograms, NEEDED, run } from "./programs.ts";
 
 type Architecture = "x64" | "arm64";
 
@@ -43,7 +43,17 @@ interface Request {
   readonly level: string;
 }
 
+/** Below ten seconds, so that a build is never silent for longer. */
+const REPEAT_MS = 8_000;
+
+let stage = "starting";
+
 function log(text: string): void {
+  stage = text;
+  print(text);
+}
+
+function print(text: string): void {
   console.log(`${(performance.now() / 1000).toFixed(1).padStart(7)} s  ${text}`);
 }
 
@@ -118,7 +128,8 @@ async function build(request: Request): Promise<void> {
   const out = join(request.out, architecture);
   mkdirSync(work, { recursive: true });
   mkdirSync(out, { recursive: true });
-  log(`${architecture}: fetching packages`);
+  log(`downloads 186 MB, and keeps 1.4 GB in ${request.work}`);
+  log(`fetching packages for ${architecture}`);
   const tools = await buildTools(request);
   const packages = new DebianPackages(work, DEBIAN[architecture], request.source);
   await packages.update();
@@ -176,7 +187,9 @@ async function main(): Promise<void> {
   if (values.arch !== "x64" && values.arch !== "arm64")
     throw new BuildError(`--arch is x64 or arm64, not ${values.arch}.`);
   if (!/^([1-9]|1\d)$/.test(values.level)) throw new BuildError(`--level is 1 to 19, not ${values.level}.`);
-  requirePrograms();
+  const missing = missingPrograms(NEEDED);
+  if (missing !== null) throw new BuildError(missing);
+  setInterval(() => print(`still ${stage}`), REPEAT_MS).unref();
   const mirror = values.mirror?.replace(/\/+$/, "") ?? (await configuredMirror());
   const out = resolve(values.out);
   await build({

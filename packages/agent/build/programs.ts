@@ -1,17 +1,23 @@
 /** Programs that the build needs on this machine, run without a shell. */
 import { execFile } from "node:child_process";
-import { accessSync, constants } from "node:fs";
+import { existsSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { promisify } from "node:util";
 
 const execute = promisify(execFile);
 const OUTPUT_BYTES = 64 * 2 ** 20;
 
-/** Each program, and the Debian package that contains it. */
-const PACKAGES: Readonly<Record<string, string>> = {
+/** The keys by which apt checks the archive. */
+export const KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/** Programs, and files by their path, each with the Debian package that contains it. */
+export type Needed = Readonly<Record<string, string>>;
+
+export const NEEDED: Needed = {
   "apt-get": "apt",
   "apt-config": "apt",
   "dpkg-deb": "dpkg",
+  [KEYRING]: "debian-archive-keyring",
   depmod: "kmod",
   readelf: "binutils",
   zstd: "zstd",
@@ -26,26 +32,15 @@ const FOLDERS = [...(process.env["PATH"] ?? "").split(delimiter), "/usr/sbin", "
 
 export class BuildError extends Error {}
 
-function found(program: string): boolean {
-  return FOLDERS.some((folder) => {
-    try {
-      accessSync(join(folder, program), constants.X_OK);
-      return true;
-    } catch {
-      return false;
-    }
-  });
-}
-
-/** Throws an error that names the Debian packages that are missing. */
-export function requirePrograms(): void {
-  const missing = Object.keys(PACKAGES).filter((program) => !found(program));
-  if (missing.length === 0) return;
-  const packages = [...new Set(missing.map((program) => PACKAGES[program]))].join(" ");
-  throw new BuildError(
-    `Programs are missing: ${missing.join(", ")}. Install them with: ` +
-      `apt-get install --no-install-recommends ${packages}`,
-  );
+/** A sentence with all that is missing and the command that installs it; null if nothing is. */
+export function missingPrograms(needed: Needed): string | null {
+  const isThere = (name: string) =>
+    name.startsWith("/") ? existsSync(name) : FOLDERS.some((folder) => existsSync(join(folder, name)));
+  const missing = Object.entries(needed).filter(([name]) => !isThere(name));
+  const packages = [...new Set(missing.map(([, one]) => one))].toSorted().join(" ");
+  return missing.length === 0
+    ? null
+    : `Missing: ${missing.map(([name]) => name).join(", ")}. Install the Debian packages: apt-get install --no-install-recommends ${packages}`;
 }
 
 interface RunOptions {

@@ -5,20 +5,12 @@
 #
 # GPT with a BIOS boot partition, an EFI system partition and the root file system as the last partition, so that it
 # boots from UEFI and from BIOS, and the root can grow. GRUB is on the removable path of the EFI system partition.
-# Needs root. MIRROR is the address of a Debian mirror, by default that of mmdebstrap.
+# Needs root, and the programs of test/e2e/prerequisites.ts. MIRROR is the address of a Debian mirror, by default that
+# of mmdebstrap.
 set -euo pipefail
 out=$(realpath -m "${1:?usage: build-image.sh OUT}")
 here=$(cd "$(dirname "$0")" && pwd)
 [ "$(id -u)" = 0 ] || { echo "build-image.sh needs root, for the owners of files in the image." >&2; exit 1; }
-missing=""
-for pair in mmdebstrap:mmdebstrap mke2fs:e2fsprogs mkfs.vfat:dosfstools mcopy:mtools sfdisk:fdisk zstd:zstd \
-  grub-mkimage:grub-common; do
-  command -v "${pair%%:*}" >/dev/null || missing="$missing ${pair##*:}"
-done
-[ -d /usr/lib/grub/x86_64-efi ] || missing="$missing grub-efi-amd64-bin"
-[ -d /usr/lib/grub/i386-pc ] || missing="$missing grub-pc-bin"
-[ -z "$missing" ] || { echo "Install the Debian packages:$missing" >&2; exit 1; }
-
 mkdir -p "$out"
 work=$(mktemp -d "$out/build.XXXXXX")
 trap 'rm -rf "$work"' EXIT

@@ -11,6 +11,17 @@ export interface Report {
   summary(): string;
 }
 
+/** Below ten seconds, so that nobody waits for longer without a sign of life. */
+const REPEAT_MS = 8_000;
+
+/** Prints a line with the seconds every 8 seconds, until it is disposed of. */
+export function keepReporting(what: string): Disposable {
+  const began = performance.now();
+  const print = () => console.log(`… ${what}: ${((performance.now() - began) / 1000).toFixed(0)} s`);
+  const timer = setInterval(print, REPEAT_MS);
+  return { [Symbol.dispose]: () => clearInterval(timer) };
+}
+
 export function createReport(): Report {
   const beginning = performance.now();
   const elapsed = (since: number) => (performance.now() - since) / 1000;
@@ -30,6 +41,7 @@ export function createReport(): Report {
     async scenario(name, run) {
       const [began, failedBefore] = [performance.now(), failed];
       console.log(`\n---- ${name}`);
+      using _ = keepReporting(name.replace(/:.*/, ""));
       try {
         await run();
       } catch (error) {
