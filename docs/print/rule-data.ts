@@ -1442,6 +1442,12 @@ export const RULES: readonly RuleSection[] = [
       },
       { id: "R-578", rule: "The groups of `attention` are read in one statement." },
       {
+        id: "R-790",
+        rule: "`attentionChanges` emits the present answer of `attention`, then the answer whenever it has changed, at most once a second.",
+      },
+      { id: "R-791", rule: "`attentionChanges` emits what begins to need a person by time alone." },
+      { id: "R-792", rule: "Equal streams of `attentionChanges` share each read." },
+      {
         id: "R-644",
         rule: "`inputForAll` of a suggestion reaches the nodes of the group within the filter of the request, and no node outside of that filter.",
       },

@@ -1,4 +1,4 @@
-/** The query `attention`, with fake machines that fail, hold, stop and stand still. */
+/** `attention` and `attentionChanges`, with fake machines that fail, hold, stop and stand still. */
 import { afterAll, describe, expect, test } from "vitest";
 import { aGate } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
@@ -39,16 +39,18 @@ interface Answer {
   readonly cursor: string;
 }
 
+/** A document of the query, or of the subscription with the same arguments. */
+const asking = (kind: string, field: string) =>
+  `${kind} Attention($filter: NodeFilter, $kinds: [AttentionKind!], $first: Int! = 20, $nodesMax: Int! = 5) {
+    attention: ${field}(filter: $filter, kinds: $kinds, first: $first, nodesMax: $nodesMax) {
+      groups { kind state code step driver detail cause remedy nodeCount since nodes { name } suggestion { action mutation input inputForAll } }
+      cursor groupCount otherGroupCount nodeCount
+    }
+  }`;
+const CHANGES = asking("subscription", "attentionChanges");
+
 async function attention(variables: Readonly<Record<string, unknown>> = {}): Promise<Answer> {
-  const data = await ostler.query<{ attention: Answer }>(
-    `query Attention($filter: NodeFilter, $kinds: [AttentionKind!], $first: Int! = 20, $nodesMax: Int! = 5) {
-      attention(filter: $filter, kinds: $kinds, first: $first, nodesMax: $nodesMax) {
-        groups { kind state code step driver detail cause remedy nodeCount since nodes { name } suggestion { action mutation input inputForAll } }
-        cursor groupCount otherGroupCount nodeCount
-      }
-    }`,
-    variables,
-  );
+  const data = await ostler.query<{ attention: Answer }>(asking("query", "attention"), variables);
   return data.attention;
 }
 
@@ -253,5 +255,72 @@ describe("attention", () => {
   ])("attention with %j is refused", async ({ first = 20, nodesMax = 5, says }) => {
     const { errors } = await ostler.ask(`{ attention(first: ${first}, nodesMax: ${nodesMax}) { groupCount } }`);
     expect(errors).toMatchObject([{ message: says, extensions: { code: "BAD_USER_INPUT" } }]);
+  });
+});
+
+describe("attentionChanges", () => {
+  const kindsIn = ({ groups }: Answer) => groups.map(({ kind }) => kind).toSorted();
+
+  test.each(["overSocket", "overEvents"] as const)(
+    "what needs a person is emitted %s: the present answer, then each change, without a transition [R-790]",
+    async (way) => {
+      const [name = ""] = await ostler.register(1);
+      const items = ostler[way]<{ attention: Answer }>(CHANGES, of([name]));
+      const next = async () => ((await items.next()).value as { attention: Answer }).attention;
+      expect(await next()).toMatchObject({ groups: [], nodeCount: 0 });
+      await ostler.test
+        .sql`update nodes set fault_kind = 'BMC_UNREACHABLE', fault_since = now(), fault_message = 'silent' where name = ${name}`;
+      const faulty = await next();
+      expect(faulty).toEqual(await attention(of([name])));
+      expect(kindsIn(faulty)).toEqual(["FAULT"]);
+      await ostler.test
+        .sql`update nodes set fault_kind = null, fault_since = null, fault_message = null where name = ${name}`;
+      expect(await next()).toMatchObject({ groups: [] });
+      await items.return?.();
+    },
+  );
+
+  test("what begins to need a person by time alone is emitted [R-791]", async () => {
+    const names = await ostler.register(["in-maintenance", "is-stuck", "has-not-begun"]);
+    await ostler.commission(names, "AVAILABLE");
+    const { sql } = ostler.test;
+    const [maintained = "", stuck = "", waiting = ""] = names;
+    const runs = sql`select id from runs where node_name in (${stuck}, ${waiting})`;
+    // The stuck run is in its first step, which nothing has taken before; the other one has not begun.
+    await sql`delete from attempts where run_id in (${runs}) and (step > 0 or run_id in (select id from runs where node_name = ${waiting}))`;
+    await sql`update runs set state = 'WAITING', wake_at = now() + interval '1 day', position = 0, finished_at = null where id in (${runs})`;
+    await sql`update attempts set step = 0, label = 'test.slow' where run_id in (${runs})`;
+    const items = ostler.overSocket<{ attention: Answer }>(CHANGES, of(names));
+    expect((await items.next()).value).toMatchObject({ attention: { groups: [] } });
+    // Each limit is passed two seconds after its line, when nothing is written any more.
+    await sql`update attempts set started_at = now() - interval '59 minutes 58 seconds' where run_id in (${runs})`;
+    await sql`update runs set created_at = now() - interval '59 minutes 58 seconds' where node_name = ${waiting}`;
+    await sql`update nodes set maintenance_since = now() - interval '7 days' + interval '2 seconds', maintenance_reason = 'fan' where name = ${maintained}`;
+    for await (const { attention: answer } of items) if (answer.groupCount === 3) break;
+    expect(kindsIn(await attention(of(names)))).toEqual(["MAINTENANCE", "STUCK", "WAITING"]);
+    await sql`update runs set state = 'SUCCEEDED', finished_at = now(), wake_at = null where id in (${runs})`;
+  });
+
+  test("subscribers with equal filters share each read [R-792]", async () => {
+    const [name = ""] = await ostler.register(1);
+    const reads = () => statements.filter((text) => text.includes("fleet as materialized")).length;
+    statements.length = 0;
+    const streams = Array.from({ length: 50 }, () =>
+      ostler.overSocket<{ attention: Answer }>(CHANGES, { ...of([name]), kinds: ["FAULT"] }),
+    );
+    await Promise.all(streams.map((items) => items.next()));
+    await ostler.test
+      .sql`update nodes set fault_kind = 'BMC_UNREACHABLE', fault_since = now(), fault_message = 'silent' where name = ${name}`;
+    for (const items of streams) expect((await items.next()).value).toMatchObject({ attention: { nodeCount: 1 } });
+    expect(reads()).toBeLessThan(5);
+    for (const items of streams) await items.return?.();
+  });
+
+  test("attentionChanges with a filter that streams refuse is refused", async () => {
+    const client = ostler.client();
+    const variables = { filter: { serial: "x" } };
+    const { value } = await client.iterate({ query: CHANGES, variables }).next();
+    expect(JSON.stringify(value)).toMatch(/A stream cannot filter by `serial`/);
+    await client.dispose();
   });
 });

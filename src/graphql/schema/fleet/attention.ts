@@ -1,10 +1,12 @@
-/** The query `attention`: what needs a person, in groups with the same cause. */
+/** What needs a person, in groups with the same cause: the query `attention`, and its live form `attentionChanges`. */
+import { answerStream, keyOfAnswer } from "../../../feed/kinds/answer-stream.ts";
 import { attentionGroups } from "../../../store/nodes/attention.ts";
 import type { Attention } from "../../../store/nodes/attention.ts";
 import { builder, given, needs } from "../../base/builder.ts";
+import type { FieldArgs } from "../../base/builder.ts";
 import { logCursorText } from "../../base/log-cursor.ts";
 import { AttentionGroupRef, AttentionKindEnum, groupArgs, groupLimits } from "./attention-groups.ts";
-import { NodeFilterInput, nodeFilter } from "../selectors.ts";
+import { NodeFilterInput, nodeFilter, streamFilter } from "../selectors.ts";
 import type { NodeFilterShape } from "../selectors.ts";
 
 const AttentionRef = builder
@@ -19,7 +21,7 @@ const AttentionRef = builder
       }),
       cursor: t.string({
         description:
-          "Position of the log as of which the nodes were read. Pass it as `after` to `nodeTransitions`, to know when to ask again.",
+          "Position of the log as of which the nodes were read. Pass it as `after` to continue with their transitions.",
         resolve: ({ cursor }) => logCursorText(cursor),
       }),
       groupCount: t.exposeInt("groupCount", { description: "Number of all groups." }),
@@ -31,6 +33,14 @@ const AttentionRef = builder
     }),
   });
 
+/** The arguments but for the filter. */
+function attentionArgs(arg: FieldArgs) {
+  return {
+    kinds: arg({ type: [AttentionKindEnum], description: "Only these kinds; by default all." }),
+    ...groupArgs(arg),
+  };
+}
+
 builder.queryField("attention", (t) =>
   t.field({
     type: AttentionRef,
@@ -39,8 +49,7 @@ builder.queryField("attention", (t) =>
       "What needs a person, in groups with the same cause. Nodes in maintenance are in groups of the kind MAINTENANCE only.",
     args: {
       filter: t.arg({ type: NodeFilterInput, description: "Only matching nodes; by default all." }),
-      kinds: t.arg({ type: [AttentionKindEnum], description: "Only these kinds; by default all." }),
-      ...groupArgs(t.arg),
+      ...attentionArgs(t.arg),
     },
     resolve: async (_root, { filter, kinds, ...limits }, { services }) => ({
       ...(await attentionGroups(services.database.reader, {
@@ -50,5 +59,30 @@ builder.queryField("attention", (t) =>
       })),
       chosen: given(filter),
     }),
+  }),
+);
+
+builder.subscriptionField("attentionChanges", (t) =>
+  t.field({
+    type: AttentionRef,
+    ...needs("READ", { eventKey: keyOfAnswer }),
+    description:
+      "The answer of `attention`: the present one first, then again whenever it has changed, also by time alone, at most once a second. In large fleets, and with many different filters at a time, less often. After a disconnect, subscribe again: the first item has the present answer, so no cursor is needed.",
+    args: {
+      filter: t.arg({
+        type: NodeFilterInput,
+        description: "Only matching nodes; by default all. At most 65,536 characters as JSON.",
+      }),
+      ...attentionArgs(t.arg),
+    },
+    subscribe: (_root, { filter, kinds, ...limits }, { services }) => {
+      const request = { filter: streamFilter(filter), kinds: given(kinds), ...groupLimits(limits) };
+      const chosen = given(filter);
+      return answerStream(services, {
+        key: JSON.stringify(["attention", request, chosen]),
+        read: async (reader) => ({ ...(await attentionGroups(reader, request)), chosen }),
+      });
+    },
+    resolve: (update) => update,
   }),
 );

@@ -1,6 +1,5 @@
 /** Counts of nodes by fields and labels: `nodeCounts`, its live form `nodeCountChanges`, and `labelKeys`. */
-import { countStream } from "../../../feed/kinds/count-stream.ts";
-import type { CountUpdate } from "../../../feed/kinds/count-stream.ts";
+import { answerStream, keyOfAnswer } from "../../../feed/kinds/answer-stream.ts";
 import { labelKeysInUse, labelValuesInUse, nodeGroups } from "../../../store/nodes/node-counts.ts";
 import type { CountKey, LabelKeyUse, LabelValueUse, NodeGroup, NodeGroups } from "../../../store/nodes/node-counts.ts";
 import type { NodeFilter } from "../../../store/nodes/node-filter.ts";
@@ -11,7 +10,6 @@ import { logCursorText } from "../../base/log-cursor.ts";
 import { CountedFieldEnum } from "../../base/enums.ts";
 import { ClusterRef } from "../../base/refs.ts";
 import { NodeFilterInput, nodeFilter, streamFilter } from "../selectors.ts";
-import type { EventKey } from "../../execution/event-scope.ts";
 
 /** Fields and labels of one `by`: the number of groups is the product of their values. */
 const KEYS_MAX = 4;
@@ -153,12 +151,10 @@ builder.queryField("nodeCounts", (t) =>
   }),
 );
 
-const eventKey: EventKey<CountUpdate> = ({ key }) => key;
-
 builder.subscriptionField("nodeCountChanges", (t) =>
   t.field({
     type: NodeCountsRef,
-    ...needs("READ", { eventKey }),
+    ...needs("READ", { eventKey: keyOfAnswer }),
     description:
       "The counts of `nodeCounts`: the present ones first, then again whenever they have changed, at most once a second. In large fleets, and with many different counts at a time, less often. After a disconnect, subscribe again: the first item has the present counts, so no cursor is needed.",
     args: {
@@ -168,12 +164,15 @@ builder.subscriptionField("nodeCountChanges", (t) =>
       }),
       ...countArgs(t.arg),
     },
-    subscribe: (_root, args, { services }) =>
-      countStream(services, {
-        filter: streamFilter(args.filter),
-        by: countKeys(args.by),
-        first: sizeWithin(GROUPS_MAX, "first", args.first),
-      }),
+    subscribe: (_root, args, { services }) => {
+      const by = countKeys(args.by);
+      const first = sizeWithin(GROUPS_MAX, "first", args.first);
+      const request = { filter: streamFilter(args.filter), by, first };
+      return answerStream(services, {
+        key: JSON.stringify(["nodeCounts", request]),
+        read: async (reader) => ({ ...(await nodeGroups(reader, request)), by }),
+      });
+    },
     resolve: (update) => update,
   }),
 );

@@ -1,10 +1,10 @@
-/** The stream of counts: the present counts, then each change, at most once a second, with shared reads. */
+/** Streams of answers, with counts as the question: the present ones, then each change, with shared reads. */
 import { afterAll, expect, test, vi } from "vitest";
-import { countStream } from "../../src/feed/kinds/count-stream.ts";
-import type { CountUpdate } from "../../src/feed/kinds/count-stream.ts";
+import { answerStream } from "../../src/feed/kinds/answer-stream.ts";
 import { createTail } from "../../src/feed/log/tail.ts";
 import { createLog } from "../../src/log.ts";
-import type { NodeGroupsRequest } from "../../src/store/nodes/node-counts.ts";
+import { nodeGroups } from "../../src/store/nodes/node-counts.ts";
+import type { NodeGroups } from "../../src/store/nodes/node-counts.ts";
 import type { Database } from "../../src/store/postgres/database.ts";
 import { createNotifier } from "../../src/store/postgres/notifier.ts";
 import { engineUnderTest } from "../support/builders.ts";
@@ -18,7 +18,12 @@ const notifier = owned.use(await createNotifier(database, () => {}));
 const newTail = () => createTail({ database, notifier, log: createLog("silent") });
 const tail = owned.use(await newTail());
 
-const BY_RACK: NodeGroupsRequest = { filter: undefined, by: [{ label: "rack" }], first: 100 };
+/** The numbers of nodes by rack. */
+const countStream = (parts: { readonly database: Database; readonly tail: typeof tail }) =>
+  answerStream(parts, {
+    key: "by rack",
+    read: (reader) => nodeGroups(reader, { filter: undefined, by: [{ label: "rack" }], first: 100 }),
+  });
 
 /** The database with a reader whose statements are counted, or fail. */
 function counted(): { readonly database: Database; statements: number; fails: boolean } {
@@ -36,8 +41,8 @@ function counted(): { readonly database: Database; statements: number; fails: bo
   return Object.assign(state, { database: { ...database, reader } });
 }
 
-async function nextOf(stream: AsyncIterableIterator<CountUpdate>): Promise<Record<string, number>> {
-  const { value, done } = (await stream.next()) as IteratorResult<CountUpdate, undefined>;
+async function nextOf(stream: AsyncIterableIterator<NodeGroups>): Promise<Record<string, number>> {
+  const { value, done } = (await stream.next()) as IteratorResult<NodeGroups, undefined>;
   if (done) throw new Error("The stream has ended.");
   return Object.fromEntries(value.groups.map(({ values, nodeCount }) => [String(values[0]), nodeCount]));
 }
@@ -49,7 +54,7 @@ test("a count stream begins with the present counts and emits each change, at mo
   const [one, two] = await ostler.aNode().times(2);
   await setRack(one?.name ?? "", "1");
   await setRack(two?.name ?? "", "1");
-  const stream = countStream({ database, tail }, BY_RACK);
+  const stream = countStream({ database, tail });
   expect(await nextOf(stream)).toEqual({ "1": 2 });
   const startedAt = performance.now();
   await setRack(two?.name ?? "", "2");
@@ -63,7 +68,7 @@ test("a count stream begins with the present counts and emits each change, at mo
 
 test("equal count streams share their reads, and none is read once all have left [R-532]", async () => {
   const given = counted();
-  const streams = Array.from({ length: 50 }, () => countStream({ database: given.database, tail }, { ...BY_RACK }));
+  const streams = Array.from({ length: 50 }, () => countStream({ database: given.database, tail }));
   const first = await Promise.all(streams.map(nextOf));
   expect(new Set(first.map((groups) => JSON.stringify(groups))).size).toBe(1);
   expect(given.statements).toBe(1);
@@ -74,7 +79,7 @@ test("equal count streams share their reads, and none is read once all have left
   // The change was committed in two parts, registration and label: one or two updates.
   expect(given.statements).toBeLessThan(5);
   for (const stream of streams) await stream.return?.();
-  const other = countStream({ database, tail }, BY_RACK);
+  const other = countStream({ database, tail });
   const seen = given.statements;
   await nextOf(other);
   await setRack(name, "later");
@@ -85,12 +90,12 @@ test("equal count streams share their reads, and none is read once all have left
 
 test("a count stream ends when the process shuts down, and another one begins with the present counts [R-531]", async () => {
   const leaving = await newTail();
-  const stream = countStream({ database, tail: leaving }, BY_RACK);
+  const stream = countStream({ database, tail: leaving });
   const present = await nextOf(stream);
   const end = stream.next();
   await leaving[Symbol.asyncDispose]();
   expect(await end).toEqual({ done: true, value: undefined });
-  const again = countStream({ database, tail }, BY_RACK);
+  const again = countStream({ database, tail });
   expect(await nextOf(again)).toEqual(present);
   await again.return?.();
 });
@@ -98,10 +103,10 @@ test("a count stream ends when the process shuts down, and another one begins wi
 test("an error of a count ends its streams, and a later stream counts again", async () => {
   const given = counted();
   given.fails = true;
-  const failed = countStream({ database: given.database, tail }, BY_RACK);
+  const failed = countStream({ database: given.database, tail });
   await expect(failed.next()).rejects.toThrow("The database is away.");
   given.fails = false;
-  const again = countStream({ database: given.database, tail }, BY_RACK);
+  const again = countStream({ database: given.database, tail });
   expect(Object.keys(await nextOf(again)).length).toBeGreaterThan(0);
   await again.return?.();
 });
@@ -118,9 +123,9 @@ test("a count that could not be read for ten seconds left later streams silent f
   given.fails = true;
   const hanging = { ...given.database, reader };
   try {
-    await expect(countStream({ database: hanging, tail }, BY_RACK).next()).rejects.toThrow("The database is away.");
+    await expect(countStream({ database: hanging, tail }).next()).rejects.toThrow("The database is away.");
     given.fails = false;
-    const again = countStream({ database: hanging, tail }, BY_RACK);
+    const again = countStream({ database: hanging, tail });
     expect(Object.keys(await nextOf(again)).length).toBeGreaterThan(0);
     await again.return?.();
   } finally {
