@@ -1260,11 +1260,15 @@ export const RULES: readonly RuleSection[] = [
         rule: "A wait for a machine ends after the time that the step declares, by default after half an hour.",
       },
       { id: "R-143", rule: "A soft power off has 600 s." },
-      { id: "R-144", rule: "A power change and a verification have 60 s each." },
+      { id: "R-144", rule: "A power change has 60 s, and a verification 360 s." },
       { id: "R-145", rule: "A stop has 600 s." },
       {
         id: "R-146",
         rule: "A call to a BMC has 30 s. A power reading that takes longer than 5 s is repeated behind those of other nodes, in the time that is left.",
+      },
+      {
+        id: "R-801",
+        rule: "A step whose controller is away, as while it restarts, is entered again for five minutes, with its memo and in its time; an abort or a stop ends that at once. A change of power that a person requests fails at once, and so does a reading.",
       },
       { id: "R-147", rule: "Holds never time out." },
       { id: "R-170", rule: "The timeout of a parked step stands still while its node is in maintenance." },

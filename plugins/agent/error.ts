@@ -6,11 +6,13 @@ export class AgentError extends Error implements DriverError {
   override readonly name = "DriverError";
   readonly kind: DriverErrorKind;
   readonly retryable: boolean;
+  readonly away: boolean;
 
-  constructor(kind: DriverErrorKind, message: string, retryable = false) {
+  constructor(kind: DriverErrorKind, message: string, { retryable = false, away = false } = {}) {
     super(message);
     this.kind = kind;
     this.retryable = retryable;
+    this.away = away;
   }
 }
 
@@ -22,9 +24,13 @@ export function refused(reason: string): StepResult {
 /** The failure of the BMC's driver while the agent was booted: no task was assigned yet. Throws other errors. */
 export function unbooted(error: unknown): StepResult {
   if (!(error instanceof Error && error.name === "DriverError" && "kind" in error)) throw error;
-  const retryable = "retryable" in error && error.retryable === true;
-  const errorKind = error.kind as DriverErrorKind;
-  return { kind: "failed", reason: error.message, retryable, errorKind, atRest: true };
+  return {
+    kind: "failed",
+    reason: error.message,
+    ...passing(error),
+    errorKind: error.kind as DriverErrorKind,
+    atRest: true,
+  };
 }
 
 /** Whether an error is a driver's report that a machine lacks the ability. */
@@ -36,6 +42,14 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
+/** Whether a failure may pass. */
+function passing(error: Error): { readonly retryable: boolean; readonly away: boolean } {
+  return {
+    retryable: "retryable" in error && error.retryable === true,
+    away: "away" in error && error.away === true,
+  };
+}
+
 /**
  * The error without an address that contains a secret: the driver of the BMC may repeat what it was given. Its kind and
  * whether it can be retried stay.
@@ -43,7 +57,7 @@ export function messageOf(error: unknown): string {
 export function withoutAddress(error: unknown, address: string): unknown {
   if (!(error instanceof Error)) return new AgentError("OTHER", hidden(String(error), address));
   const kind = "kind" in error ? (error.kind as DriverErrorKind) : "OTHER";
-  return new AgentError(kind, hidden(error.message, address), "retryable" in error && error.retryable === true);
+  return new AgentError(kind, hidden(error.message, address), passing(error));
 }
 
 /** Also hides the path alone, in which the secret is. */

@@ -7,7 +7,7 @@ import { Agent, buildConnector, request as sendRequest } from "undici";
 import type { MachineCall } from "../../src/drivers/driver.ts";
 import { RedfishError, connectionError } from "./error.ts";
 import { pause } from "./poll.ts";
-import { isError, resourceOf, saysWhy } from "./messages.ts";
+import { isError, messageKeys, resourceOf, saysWhy } from "./messages.ts";
 import { bmcName } from "../bmc-settings.ts";
 import { originOf } from "./settings.ts";
 import type { Login } from "./settings.ts";
@@ -42,7 +42,9 @@ export interface Connection {
   readonly origin: string;
   /** Whether the BMC has made a change of the machine, or may be making one, that this connection has sent. */
   readonly hasChanged: boolean;
-  /** Sends a request, and repeats it while the BMC asks for that (status 503 with Retry-After). */
+  /** Whether one of these changes must not be made twice. */
+  readonly hasActed: boolean;
+  /** Sends a request, and repeats it for some seconds if the BMC asks for that (status 503 with Retry-After). */
   send(request: HttpRequest): Promise<HttpAnswer>;
   close(): Promise<void>;
 }
@@ -54,8 +56,8 @@ const REQUEST_SECONDS = 30;
 /** Share of the time that is left of a call: a request ends before the call, so that the driver reports the timeout. */
 const DEADLINE_SHARE = 0.9;
 const REDIRECTS_MAX = 3;
-const BUSY_TRIES = 4;
-const BUSY_SECONDS_MAX = 30;
+/** A BMC that is away for longer is waited for by the engine, which has steps only wait. */
+const BUSY_SECONDS = 10;
 
 export function connect(call: RedfishCall): Connection {
   const { settings } = call;
@@ -67,15 +69,22 @@ export function connect(call: RedfishCall): Connection {
     maxResponseSize: ANSWER_BYTES_MAX,
   });
   let changes = 0;
+  let actions = 0;
   const exchangeAt = async (given: HttpRequest, url: URL) => {
     const isChange = given.method !== "GET" && given.isLogin !== true;
-    if (isChange) changes += 1;
+    const isAction = isChange && given.method !== "PATCH";
+    const known = { isChange, isAction, hasActed: actions > 0 };
+    const count = (by: number) => {
+      if (isChange) changes += by;
+      if (isAction) actions += by;
+    };
+    count(1);
     try {
-      const answer = await exchange(call, agent, { ...given, url, isChange, withoutEffect: changes === 0 });
-      if (isChange && isRefusal(answer)) changes -= 1;
+      const answer = await exchange(call, agent, { ...given, ...known, url, withoutEffect: changes === 0 });
+      if (isRefusal(answer)) count(-1);
       return answer;
     } catch (error) {
-      if (isChange && error instanceof RedfishError && error.effect === "NONE") changes -= 1;
+      if (error instanceof RedfishError && error.effect === "NONE") count(-1);
       throw error;
     }
   };
@@ -96,12 +105,15 @@ export function connect(call: RedfishCall): Connection {
     get hasChanged() {
       return changes > 0;
     },
+    get hasActed() {
+      return actions > 0;
+    },
     async send(given) {
-      for (let tries = 1; ; tries += 1) {
+      const end = Math.min(call.deadline.getTime(), Date.now() + BUSY_SECONDS * 1000);
+      for (;;) {
         const answer = await followed(given);
-        const seconds = retryAfter(answer);
-        const isOver = seconds === undefined || tries === BUSY_TRIES || given.body instanceof Readable;
-        if (isOver || Date.now() + seconds * 1000 > call.deadline.getTime()) return answer;
+        const seconds = given.body instanceof Readable ? undefined : retryAfter(answer);
+        if (seconds === undefined || Date.now() + seconds * 1000 > end) return answer;
         await pause(seconds, call.signal);
       }
     },
@@ -121,6 +133,12 @@ export function isRefusal(answer: HttpAnswer): boolean {
   return status >= 500 && status !== 502 && status !== 504 && saysWhy(body);
 }
 
+/** Whether an answer is that of a BMC that restarts, or of the gateway in front of it. */
+export function isAway({ status, body }: HttpAnswer): boolean {
+  const isFull = messageKeys(resourceOf(body) ?? {}).includes("SessionLimitExceeded");
+  return status === 502 || status === 504 || (status === 503 && !isFull);
+}
+
 /** Whether a change was not made, and can be sent to another place of the service; a page, as of a login, is none. */
 function isMoved({ status }: HttpAnswer, { body }: HttpRequest, location: string, url: URL): boolean {
   const to = URL.canParse(location, url) ? new URL(location, url) : undefined;
@@ -128,12 +146,12 @@ function isMoved({ status }: HttpAnswer, { body }: HttpRequest, location: string
   return isOfService && status !== 303 && !(body instanceof Readable);
 }
 
-/** Seconds to wait before a busy BMC is asked again; undefined if it has answered. */
+/** Seconds to wait before a busy BMC is asked again; undefined if it does not name them. */
 function retryAfter(answer: HttpAnswer): number | undefined {
   const given = answer.header("retry-after");
   if (answer.status !== 503 || given === undefined) return undefined;
   const seconds = Number(given);
-  return Math.min(seconds >= 0 ? seconds : 1, BUSY_SECONDS_MAX);
+  return seconds > 0 ? seconds : 1;
 }
 
 /** A URL of the BMC; throws for one of another host, to which the login must not be sent. */
@@ -151,9 +169,16 @@ function misdirected(settings: Login, what: string): RedfishError {
 async function exchange(
   call: RedfishCall,
   agent: Agent,
-  request: HttpRequest & { readonly url: URL; readonly isChange: boolean; readonly withoutEffect: boolean },
+  request: HttpRequest & {
+    readonly url: URL;
+    readonly isChange: boolean;
+    readonly isAction: boolean;
+    readonly withoutEffect: boolean;
+    readonly hasActed: boolean;
+  },
 ): Promise<HttpAnswer> {
-  const { method, url, headers, body, task, seconds = REQUEST_SECONDS, isChange, withoutEffect } = request;
+  const { method, url, headers, body, task, seconds = REQUEST_SECONDS } = request;
+  const { isChange, isAction, withoutEffect, hasActed } = request;
   call.signal.throwIfAborted();
   const left = (call.deadline.getTime() - Date.now()) * DEADLINE_SHARE;
   const milliseconds = Math.max(1, Math.floor(Math.min(seconds * 1000, left)));
@@ -175,7 +200,8 @@ async function exchange(
     } catch (error) {
       call.signal.throwIfAborted();
       const isPartial = body instanceof Readable && !body.readableEnded;
-      const failed = { bmc: bmcName(call.settings), task, withoutEffect, ...(isChange && { change: { isPartial } }) };
+      const change = isChange && { change: { isPartial, isAction } };
+      const failed = { bmc: bmcName(call.settings), task, withoutEffect, hasActed, ...change };
       throw connectionError(failed, limit.aborted ? limit.reason : error);
     }
   });

@@ -12,6 +12,8 @@ export class RedfishError extends Error implements DriverError {
   readonly effect: "NONE" | "UNKNOWN" | undefined;
   /** HTTP status, if the BMC has answered. */
   readonly status: number | undefined;
+  /** The BMC does not serve now, and this call has requested nothing that must not be requested twice. */
+  readonly away: boolean;
 
   constructor(failure: RedfishFailure, options?: { readonly cause?: unknown }) {
     super(failure.message, options);
@@ -20,14 +22,15 @@ export class RedfishError extends Error implements DriverError {
     this.withoutEffect = failure.withoutEffect ?? false;
     this.effect = failure.effect;
     this.status = failure.status;
+    this.away = failure.away ?? false;
   }
 
   /** This error with another text in place of a secret. */
   hiding(secret: string, replacement: string): RedfishError {
-    const { kind, retryable, withoutEffect, effect, status } = this;
+    const { kind, retryable, withoutEffect, effect, status, away } = this;
     const message = this.message.replaceAll(secret, replacement);
     const answer = { ...(effect && { effect }), ...(status !== undefined && { status }) };
-    return new RedfishError({ kind, retryable, withoutEffect, message, ...answer });
+    return new RedfishError({ kind, retryable, withoutEffect, away, message, ...answer });
   }
 }
 
@@ -40,6 +43,7 @@ interface RedfishFailure {
   readonly withoutEffect?: boolean;
   readonly effect?: "NONE" | "UNKNOWN";
   readonly status?: number;
+  readonly away?: boolean;
 }
 
 /** For `catch`: nothing in place of what the BMC did not answer; other errors are thrown. */
@@ -57,8 +61,10 @@ export interface FailedRequest {
   /** The end of "the BMC was asked to …". */
   readonly task: string;
   readonly withoutEffect: boolean;
-  /** Absent: it was a read. `isPartial`: its body was not sent to its end. */
-  readonly change?: { readonly isPartial: boolean };
+  /** The call has requested something before that must not be requested twice. */
+  readonly hasActed: boolean;
+  /** Absent: it was a read. `isPartial`: its body was not sent to its end. `isAction`: it must not be made twice. */
+  readonly change?: { readonly isPartial: boolean; readonly isAction: boolean };
 }
 
 /** The error for a request that got no complete answer. */
@@ -66,7 +72,9 @@ export function connectionError(request: FailedRequest, error: unknown): Redfish
   const failure = classify(request, error);
   const isUnsent = failure.kind === "UNREACHABLE" || CERTIFICATE_CODES.test(codeOf(error));
   const effect = request.change && (isUnsent || request.change.isPartial ? "NONE" : "UNKNOWN");
-  return new RedfishError({ ...failure, ...(effect && { effect }) }, { cause: error });
+  const isRepeatable = !request.hasActed && (effect !== "UNKNOWN" || request.change?.isAction === false);
+  const away = isRepeatable && (AWAY_CODES.has(codeOf(error)) || RESET_CODES.has(codeOf(error)));
+  return new RedfishError({ ...failure, ...(effect && { effect }), away }, { cause: error });
 }
 
 function classify({ bmc, task, withoutEffect }: FailedRequest, error: unknown): RedfishFailure {
@@ -102,17 +110,18 @@ function classify({ bmc, task, withoutEffect }: FailedRequest, error: unknown): 
   };
 }
 
-/** No connection was established, TLS included, so the BMC has not received the request. */
-const UNREACHABLE_CODES: ReadonlySet<string> = new Set([
+/** As of a BMC that restarts. */
+const AWAY_CODES: ReadonlySet<string> = new Set([
   "ECONNREFUSED",
   "EHOSTUNREACH",
   "ENETUNREACH",
   "EHOSTDOWN",
-  "ENOTFOUND",
-  "EAI_AGAIN",
   "ETIMEDOUT",
   "UND_ERR_CONNECT_TIMEOUT",
 ]);
+
+/** No connection was established, TLS included, so the BMC has not received the request. */
+const UNREACHABLE_CODES: ReadonlySet<string> = new Set([...AWAY_CODES, "ENOTFOUND", "EAI_AGAIN"]);
 
 /** A connection ended before the answer. */
 const RESET_CODES: ReadonlySet<string> = new Set(["ECONNRESET", "ECONNABORTED", "EPIPE", "UND_ERR_SOCKET"]);

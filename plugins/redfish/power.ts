@@ -121,7 +121,8 @@ async function requestReset(service: RedfishService, call: PowerCall, target: st
     await service.post(target, { ResetType: type }, `reset the machine (${type})`);
   } catch (error) {
     // The request may have arrived although no answer came. The state of the machine decides.
-    if (!(error instanceof RedfishError) || error.kind !== "TIMEOUT") throw error;
+    const isUnanswered = error instanceof RedfishError && error.effect === "UNKNOWN" && error.status === undefined;
+    if (!isUnanswered) throw error;
     call.log(error.message);
   }
 }

@@ -4,7 +4,7 @@
  */
 import { Readable } from "node:stream";
 import type { DriverMemory } from "../../src/drivers/driver.ts";
-import { connect, isRefusal } from "./connection.ts";
+import { connect, isAway, isRefusal } from "./connection.ts";
 import type { Connection, HttpAnswer, HttpRequest, RedfishCall } from "./connection.ts";
 import { RedfishError, onlyFailed } from "./error.ts";
 import { pause } from "./poll.ts";
@@ -167,6 +167,8 @@ export class RedfishService {
         const { status, kind, retryable } = error;
         const isMissing = MISSING.has(status ?? 0);
         if (!isMissing && !this.#isPartial) throw error;
+        // A BMC that restarts lacks no part: then the whole is read later.
+        if (!isMissing && error.away) await this.checkLogin();
         if (!isMissing && retryable && tries < PART_TRIES) continue;
         if (!isMissing && (kind === "TIMEOUT" || kind === "UNREACHABLE")) this.#silentParts += 1;
         if (kind === "AUTHENTICATION" || this.#silentParts > SILENT_PARTS_MAX) throw error;
@@ -327,9 +329,9 @@ export class RedfishService {
 
   #outcome({ path, task }: Pick<Change, "path" | "task">, answer: HttpAnswer): Outcome {
     if (answer.status >= 300) {
-      const { kind, retryable, status, message } = this.#refusal(task, answer);
+      const { kind, retryable, status, message, away } = this.#refusal(task, answer);
       const effect = isRefusal(answer) ? "NONE" : "UNKNOWN";
-      throw new RedfishError({ kind, retryable, message, effect, status: status ?? answer.status });
+      throw new RedfishError({ kind, retryable, message, effect, away, status: status ?? answer.status });
     }
     // A page is an answer of a web server, as of its login.
     if (answer.body.trimStart().startsWith("<"))
@@ -367,7 +369,8 @@ export class RedfishService {
       return new RedfishError({ kind: "REFUSED", status, message: `${message} Check the role of the user.` });
     if (status === 405 || status === 501) return new RedfishError({ kind: "UNSUPPORTED", status, message });
     const retryable = status === 429 || status >= 500 || status === 409;
-    return new RedfishError({ kind: "REFUSED", status, message, retryable });
+    const away = isAway(answer) && !this.#connection.hasActed;
+    return new RedfishError({ kind: "REFUSED", status, message, retryable, away });
   }
 }
 

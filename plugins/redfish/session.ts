@@ -7,6 +7,7 @@
  */
 import { createHash } from "node:crypto";
 import type { DriverMemory, Json } from "../../src/drivers/driver.ts";
+import { isAway } from "./connection.ts";
 import type { Connection, HttpAnswer, RedfishCall } from "./connection.ts";
 import { RedfishError } from "./error.ts";
 import { bmcName } from "../bmc-settings.ts";
@@ -145,6 +146,7 @@ async function openSession(
   if (answer.status < 300 && token !== undefined)
     return { kind: "OPENED", session: { token, location: locationOf(answer) } };
   if (answer.status === 401) return { kind: "REFUSED" };
+  if (isAway(answer)) throw notNow(call.settings, connection, answer);
   // 400 and 403 are the answers of some BMCs to a wrong password, and of others at their limit of sessions. Basic
   // authentication separates the two; 429 and 5xx say nothing about the password.
   const isLimit = answer.status === 429 || answer.status >= 500;
@@ -203,6 +205,11 @@ function loginRefused(settings: Login): RedfishError {
     kind: "AUTHENTICATION",
     message: `BMC ${bmcName(settings)} refuses the login of user ${JSON.stringify(settings.username)}; check username and password in the node's settings.`,
   });
+}
+
+function notNow(settings: Login, { hasActed }: Connection, { status }: HttpAnswer): RedfishError {
+  const message = `BMC ${bmcName(settings)} opens no session now (HTTP ${status}), as while it restarts; try again, or restart the BMC.`;
+  return new RedfishError({ kind: "REFUSED", status, message, retryable: true, away: !hasActed });
 }
 
 /** The BMC gives no session and takes no basic authentication, so the password is not known to be wrong. */

@@ -16,6 +16,6 @@ export async function asResult(
 }
 
 /** `atRest`: the machine was asked for nothing. */
-export function failureOf({ message, retryable, kind }: RedfishError, atRest = false): StepResult {
-  return { kind: "failed", reason: message, retryable, errorKind: kind, ...(atRest && { atRest }) };
+export function failureOf({ message, retryable, kind, away }: RedfishError, atRest = false): StepResult {
+  return { kind: "failed", reason: message, retryable, away, errorKind: kind, ...(atRest && { atRest }) };
 }

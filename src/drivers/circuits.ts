@@ -26,6 +26,8 @@ export interface Circuit {
   readonly failures: number;
   readonly reason: string;
   readonly kind: DriverErrorKind;
+  /** As in `DriverError`. */
+  readonly away: boolean;
   readonly openedAt: Date;
   /** From then on, one call tries the controller again. */
   readonly nextProbeAt: Date;
@@ -42,7 +44,7 @@ export type Answer =
   | "ANSWERED"
   | "ANSWERED_SLOWLY"
   | "NOTHING"
-  | { readonly kind: DriverErrorKind; readonly reason: string };
+  | (Pick<Circuit, "kind" | "reason"> & { readonly away?: boolean });
 
 interface Entry {
   failures: number;
@@ -53,6 +55,7 @@ interface Entry {
   probing: boolean;
   reason: string;
   kind: DriverErrorKind;
+  away: boolean;
 }
 
 export interface Controller {
@@ -74,6 +77,7 @@ const LATE: Entry = {
   probing: false,
   reason: "",
   kind: "TIMEOUT",
+  away: false,
 };
 
 export class Circuits {
@@ -129,7 +133,7 @@ export class Circuits {
     return this.#slow.has(key) ? "SLOW" : "PROMPT";
   }
 
-  #failed(entry: Entry | undefined, { kind, reason }: Extract<Answer, object>): Entry {
+  #failed(entry: Entry | undefined, { kind, reason, away = false }: Extract<Answer, object>): Entry {
     const failures = (entry?.failures ?? 0) + 1;
     const wasOpen = entry !== undefined && entry.openedAt !== null;
     // A call that began before the circuit opened says nothing new.
@@ -140,6 +144,7 @@ export class Circuits {
       failures,
       kind,
       reason,
+      away,
       delayMs,
       probing: false,
       openedAt: opens ? (entry?.openedAt ?? this.#now()) : null,
@@ -162,7 +167,7 @@ export class Circuits {
   }
 
   #circuitOf(entry: Entry & Controller): Circuit {
-    const { driver, controller, failures, reason, kind, openedAt, nextProbeAt, probing } = entry;
+    const { driver, controller, failures, reason, kind, away, openedAt, nextProbeAt, probing } = entry;
     const state = probing || this.#now() >= nextProbeAt ? "HALF_OPEN" : "OPEN";
     return {
       driver,
@@ -171,6 +176,7 @@ export class Circuits {
       failures,
       reason,
       kind,
+      away,
       openedAt: new Date(openedAt ?? nextProbeAt),
       nextProbeAt: new Date(nextProbeAt),
     };

@@ -91,6 +91,11 @@ export interface DriverError extends Error {
   readonly retryable: boolean;
   /** True if the call certainly has not changed the machine. A TIMEOUT is then tried with the next driver. */
   readonly withoutEffect?: boolean;
+  /**
+   * True if the controller does not serve now, as while it restarts, and the call may be made again as a whole. The
+   * engine enters a step again for five minutes.
+   */
+  readonly away?: boolean;
 }
 
 /** Result of one entry of a step. Any other value counts as a failure. */
@@ -106,7 +111,7 @@ export type StepResult =
   /**
    * Failed. A retryable failure is retried at most `Step.retries.times` times, unless the driver or the machine has
    * already tried again for as long as makes sense (`retried`): then only a restart tries again. `errorKind`: default
-   * `OTHER`. `atRest`: the machine does nothing for this step, because it was asked for nothing or has reported its
+   * `OTHER`. `away`: as in `DriverError`. `atRest`: the machine does nothing for this step, because it was asked for nothing or has reported its
    * end. Without it a machine that must not be cut is left as it is, and the step is not retried unless it is
    * idempotent (`Step.worksAlone`).
    */
@@ -115,6 +120,7 @@ export type StepResult =
       readonly reason: string;
       readonly retryable: boolean;
       readonly retried?: true;
+      readonly away?: boolean;
       readonly errorKind?: DriverErrorKind;
       readonly atRest?: true;
     };

@@ -20,10 +20,8 @@ export class InvalidStepResultError extends Error {
 export function parseStepResult(value: unknown): StepResult {
   if (typeof value !== "object" || value === null)
     throw new InvalidStepResultError(`${typeof value} in place of a result`, value);
-  const { kind, output, seconds, callback, memo, reason, retryable, retried, errorKind, atRest } = value as Record<
-    string,
-    unknown
-  >;
+  const { kind, output, seconds, callback, memo, reason, retryable, retried, away, errorKind, atRest } =
+    value as Record<string, unknown>;
   switch (kind) {
     case "done":
       if (!isJson(output)) throw new InvalidStepResultError("an output that is not JSON or is too large", value);
@@ -51,6 +49,7 @@ export function parseStepResult(value: unknown): StepResult {
         reason,
         retryable: retryable === true,
         ...(retried === true && { retried }),
+        ...(away === true && { away }),
         ...(typeof errorKind === "string" && { errorKind: errorKind as DriverErrorKind }),
         ...(atRest === true && { atRest }),
       };

@@ -34,6 +34,7 @@ test("circuit opens after five failures in a row, with the reason and the time o
     failures: 5,
     reason: "no route to host",
     kind: "UNREACHABLE",
+    away: false,
     openedAt: new Date(0),
     nextProbeAt: new Date(10_000),
   });

@@ -460,11 +460,11 @@ describe("timeout of a step", () => {
     await ostler.operationEnds(longId);
   });
 
-  test("timeout of the reserved steps is part of the plan: a minute for power and verification, the wait plus a margin for waits [R-144]", async () => {
+  test("timeout of the reserved steps is part of the plan: a minute for power, six for a verification, the wait plus a margin for waits [R-144]", async () => {
     const node = await ostler.aNode().made();
     const answer = await ostler.submit("MANAGE", [node], { dryRun: true });
     expect(answer.results[0]?.plan?.steps.map(({ name, timeoutSeconds }) => [name, timeoutSeconds])).toEqual([
-      ["verify", 60],
+      ["verify", 360],
     ]);
     const ready = await ostler.aNode().in("AVAILABLE").made();
     const chosen = [

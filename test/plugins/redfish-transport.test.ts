@@ -3,6 +3,7 @@ import { createServer } from "node:net";
 import { describe, expect, test } from "vitest";
 import { PRESETS } from "../../packages/bmc-simulator/src/index.ts";
 import type { Fault } from "../../packages/bmc-simulator/src/index.ts";
+import createRedfish from "../../plugins/redfish/index.ts";
 import { driverMemory, redfishLab } from "../support/redfish.ts";
 
 const login = (change: Partial<(typeof PRESETS)["reference"]["login"]>) => ({
@@ -189,6 +190,38 @@ describe("Redfish BMCs that fail", () => {
     const before = Date.now();
     await expect(lab.driver.power.read(lab.call({ seconds: 5 }))).rejects.toMatchObject({ retryable: true });
     expect(Date.now() - before).toBeLessThan(4000);
+  });
+
+  const asAway: readonly Fault[] = [
+    { kind: "reset" },
+    ...[502, 503, 504].map((status) => ({ kind: "answer", status, body: "page" }) as const),
+    { kind: "unavailable", retryAfterSeconds: 60 },
+  ];
+  test.each(asAway)("Redfish reports a BMC as away that restarts: $kind $status [R-801]", async (fault) => {
+    await using lab = await redfishLab({ traits: "strict" });
+    const { driver, call, bmc } = lab;
+    bmc.faults.set([fault]);
+    const isAway = expect.objectContaining({ retryable: true, away: true });
+    await expect(driver.power.read(call())).rejects.toEqual(isAway);
+    await expect(driver.power.setBootDevice?.(call(), "PXE", { persistent: false })).rejects.toEqual(isAway);
+    expect(await lab.step("read_inventory")).toMatchObject({ kind: "failed", away: true });
+    bmc.faults.clear();
+    expect(await lab.step("read_inventory")).toMatchObject({ kind: "done" });
+    // The boot device can be set twice; a medium may have been inserted, so that nothing begins again.
+    bmc.faults.set([{ ...fault, method: "PATCH" }]);
+    await expect(driver.power.setBootDevice?.(call(), "PXE", { persistent: false })).rejects.toEqual(isAway);
+    bmc.faults.set([{ kind: "lost-answer", method: "POST", path: "InsertMedia" }]);
+    const insert = driver.media?.insert(call(), "http://10.0.0.1/a.iso", { writeProtected: true });
+    await expect(insert).rejects.toMatchObject({ away: false });
+  });
+
+  test("Redfish reports no BMC as away that has no free session, or that is gone from the DNS", async () => {
+    await using lab = await redfishLab({ traits: "strict" });
+    for (let sessions = 0; sessions < PRESETS.strict.login.sessionsMax; sessions += 1)
+      await (await createRedfish({ log: () => {}, memory: driverMemory() })).power.read(lab.call());
+    await expect(lab.driver.power.read(lab.call())).rejects.toMatchObject({ away: false });
+    const settings = { address: "bmc.invalid" };
+    await expect(lab.driver.power.read(lab.call({ settings }))).rejects.toMatchObject({ away: false });
   });
 
   test("Redfish reports what answers at the address and is not HTTP", async () => {

@@ -204,6 +204,7 @@ export interface SerializedError {
   readonly kind?: DriverErrorKind;
   readonly retryable?: boolean;
   readonly withoutEffect?: boolean;
+  readonly away?: boolean;
   /** The thrown value is not an Error. */
   readonly bare?: true;
 }
@@ -214,8 +215,8 @@ const MESSAGE_LENGTH_MAX = 16_000;
 export function serializeError(thrown: unknown): SerializedError {
   try {
     if (!(thrown instanceof Error)) return { name: "Error", message: shorten(String(thrown)), bare: true };
-    const { name, message, kind, retryable, withoutEffect } = thrown as unknown as Readonly<
-      Record<"name" | "message" | "kind" | "retryable" | "withoutEffect", unknown>
+    const { name, message, kind, retryable, withoutEffect, away } = thrown as unknown as Readonly<
+      Record<"name" | "message" | "kind" | "retryable" | "withoutEffect" | "away", unknown>
     >;
     return {
       name: shorten(String(name)),
@@ -223,6 +224,7 @@ export function serializeError(thrown: unknown): SerializedError {
       ...(typeof kind === "string" && { kind: kind as DriverErrorKind }),
       ...(typeof retryable === "boolean" && { retryable }),
       ...(typeof withoutEffect === "boolean" && { withoutEffect }),
+      ...(away === true && { away }),
     };
   } catch {
     return { name: "Error", message: "it threw a value that cannot be serialized" };
@@ -230,7 +232,7 @@ export function serializeError(thrown: unknown): SerializedError {
 }
 
 /** Restores a serialized error. */
-export function errorOf({ name, message, kind, retryable, withoutEffect, bare }: SerializedError): unknown {
+export function errorOf({ name, message, kind, retryable, withoutEffect, away, bare }: SerializedError): unknown {
   if (bare) return message;
   const error = new Error(message);
   error.name = name;
@@ -239,6 +241,7 @@ export function errorOf({ name, message, kind, retryable, withoutEffect, bare }:
     kind !== undefined && { kind },
     retryable !== undefined && { retryable },
     withoutEffect !== undefined && { withoutEffect },
+    away && { away },
   );
 }
 

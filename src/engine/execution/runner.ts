@@ -273,6 +273,7 @@ export class Runner {
       agent: this.#parts.bindAgent({ node, runId: claimed.run.id, fence: claimed.fence, step, attempt }),
       imageServersOf: (urls) => imageServersOf(this.#parts.database.reader, this.#parts.registry, urls),
       confirm: this.#ownershipCheck(claimed),
+      isAwaited: attempt.failure !== null,
       about: { operationId: claimed.run.operationId, runId: claimed.run.id, attempt: attempt.number },
       log: this.#parts.log,
       stepLog,

@@ -51,7 +51,8 @@ export type PlanVerdict = { readonly plan: Plan } | { readonly refusals: readonl
 
 /** Seconds (docs/rules/timeouts.md). */
 const POWER_TIMEOUT = 60;
-const VERIFY_TIMEOUT = 60;
+/** With a BMC that restarts. */
+const VERIFY_TIMEOUT = 360;
 /** Added to the duration of a reserved wait, which would otherwise time out at its end. */
 const WAIT_MARGIN = 60;
 /** Holds never time out: this is longer than the life of a machine, and its date fits every database. */

@@ -62,6 +62,7 @@ export async function settleStep(
   const attempt = noteEntry(run, { ...entered, recoveries: 0 }, outcome);
   const context: StepContext = { ...run, step, attempt };
   if (outcome.powerState !== null) notePower(context, outcome.powerState);
+  if (outcome.kind !== "failed" && attempt.failure) ledger.changeAttempt(attempt, { failure: null });
   switch (outcome.kind) {
     case "done": {
       const unproven = attempt.part === "VERIFY" ? null : await erasureFault(context, outcome.output);
@@ -172,6 +173,25 @@ async function parkStep(context: StepContext, outcome: Extract<StepOutcome, { ki
   return RELEASE;
 }
 
+/** How long a controller that is away is waited for, and how often it is asked: BMCs restart in two to five minutes. */
+const AWAY_SECONDS = 300;
+const AWAY_LOOK_SECONDS = 10;
+
+/**
+ * Parks the run until the step is entered again, in the same attempt, if its controller has not been away for too long:
+ * the failure of the attempt is the first in a row. A change of power that a person waits for does not wait, nor does
+ * work in maintenance, whose machine counts as broken.
+ */
+function parkAway({ ledger, claimed, step, attempt }: StepContext, failure: Failure): boolean {
+  if (step.phase === "power" || claimed.plan.inMaintenance) return false;
+  const since = attempt.failure?.at ?? failure.at;
+  const until = Math.min(Date.parse(since) + AWAY_SECONDS * 1000, attempt.deadlineAt.getTime());
+  if (ledger.now.getTime() + AWAY_LOOK_SECONDS * 1000 >= until) return false;
+  ledger.changeAttempt(attempt, { state: "WAITING", callback: null, failure: { ...failure, at: since } });
+  ledger.changeRun(parked(ledger, "RETRY", AWAY_LOOK_SECONDS));
+  return true;
+}
+
 /** Parks the run until the step's next attempt, or gives the step up. `ignoredSignal`: it may still be running. */
 export function failStep(context: StepContext, fault: Fault, ignoredSignal = false): RunDirective {
   const { ledger, claimed, step, attempt, interrupt } = context;
@@ -182,18 +202,24 @@ export function failStep(context: StepContext, fault: Fault, ignoredSignal = fal
   }
   // A second entry could begin again what the machine is still doing.
   const canRepeat = step.idempotent || fault.atRest === true || !mustNotBeCut(step);
-  const mayRetry = canRepeat && fault.retryable && fault.retried !== true && attempt.number <= step.retries;
-  if (!mayRetry || interrupt !== null) return giveUpStep(context, failure, ignoredSignal);
-  ledger.changeAttempt(attempt, { state: "FAILED", failure, finishedAt: ledger.now });
+  const isAwaited = canRepeat && fault.away === true && interrupt === null && parkAway(context, failure);
+  const wasAwaited = fault.away === true && attempt.failure !== null;
+  const mayRetry =
+    canRepeat && fault.retryable && fault.retried !== true && !wasAwaited && attempt.number <= step.retries;
+  if (!isAwaited && (!mayRetry || interrupt !== null)) return giveUpStep(context, failure, ignoredSignal);
+  if (!isAwaited) {
+    ledger.changeAttempt(attempt, { state: "FAILED", failure, finishedAt: ledger.now });
+    ledger.changeRun(parked(ledger, "RETRY", step.backoffSeconds));
+  }
   if (edge(claimed.node.state, "wait")) moveNode(context, "wait", { reason: failure.message });
-  ledger.changeRun(parked(ledger, "RETRY", step.backoffSeconds));
   ledger.wakeIfStopped();
   return RELEASE;
 }
 
 /**
  * A driver's word that the machine is at rest counts only if it can know: without a memo it knows of no entry whose
- * process died, and of no earlier attempt that may have left the machine working.
+ * process died, and of no earlier attempt that may have left the machine working. The entry before may have left it at
+ * rest.
  */
 async function believedFault({ ledger, step, attempt }: StepContext, fault: Fault): Promise<Fault> {
   const { atRest, ...rest } = fault;
@@ -201,7 +227,8 @@ async function believedFault({ ledger, step, attempt }: StepContext, fault: Faul
   const earlier = (await attemptsOf(ledger.transaction.tx, [attempt.runId])).filter(
     (one) => one.step === attempt.step && one.number < attempt.number,
   );
-  const isKnown = attempt.entries === 1 && earlier.every(({ failure }) => failure?.atRest === true);
+  const isFirst = attempt.entries === 1 || attempt.failure?.atRest === true;
+  const isKnown = isFirst && earlier.every(({ failure }) => failure?.atRest === true);
   return isKnown ? fault : rest;
 }
 

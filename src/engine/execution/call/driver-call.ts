@@ -38,6 +38,8 @@ export interface CallBasis extends Dispatch {
   readonly imageServersOf?: (urls: readonly string[]) => Promise<readonly string[]>;
   /** Collects the calls of interfaces for which the node names several drivers. */
   readonly tries?: DriverTry[];
+  /** Within a step that waits for a controller that is away. */
+  readonly isAwaited?: boolean;
   /** Limits short reads, so that a machine that gives no answer does not hold a slot for long. */
   readonly patience?: Patience;
 }

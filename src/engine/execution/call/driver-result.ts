@@ -18,6 +18,8 @@ export interface Fault {
   readonly retryable: boolean;
   /** The driver has already tried again: the step is not retried. */
   readonly retried?: true;
+  /** The controller does not serve now, and the step can be entered again. */
+  readonly away?: boolean;
   /** As the driver classified it; absent if the failure is not a driver's. */
   readonly failureKind?: FailureKind;
   /** The machine does nothing for the step, as the driver says. */
@@ -73,6 +75,7 @@ export function acceptResult(value: unknown, redactor: Redactor): AcceptedResult
         reason: storableReason(result.reason, redactor),
         retryable: result.retryable,
         ...(result.retried === true && { retried: true }),
+        ...(result.away && { away: true }),
         failureKind: failureKindOf(result.errorKind),
         ...(result.atRest === true && { atRest: true }),
       };
@@ -88,6 +91,7 @@ export function faultOf(error: unknown, redactor: Redactor): Fault {
     code: isTimeout(error) ? "TIMEOUT" : "BACKEND_FAILED",
     reason,
     retryable: error.retryable,
+    ...(error.away === true && { away: true }),
     failureKind: failureKindOf(error.kind),
   };
 }

@@ -79,7 +79,7 @@ export class DriverChain {
     const work = request.function(driver);
     if (!work) throw unsupported(`Driver "${driver.name}" cannot ${request.name}.`);
     await this.#basis.confirm?.();
-    const { deadline, lane, patience } = this.#basis;
+    const { deadline, lane, patience, isAwaited } = this.#basis;
     // A read leaves the drivers after it their share of the time.
     const limit = request.isRead && left > 1 ? new Deadline(leftUntil(deadline) / left, deadline) : deadline;
     return callController(machine, {
@@ -87,6 +87,7 @@ export class DriverChain {
       name: request.name,
       deadline: limit,
       lane,
+      isAwaited,
       patience: request.isShort && patience,
       signal: this.#signal,
       make: (until, inLane) => {

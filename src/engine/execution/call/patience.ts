@@ -48,6 +48,8 @@ export interface ControllerCall<Result> {
   readonly name: string;
   readonly deadline: Date;
   readonly lane: Lane;
+  /** The step waits for the controller already, so that its circuit does not bar the call. */
+  readonly isAwaited: boolean | undefined;
   /** Of a short read. Absent: it may take its whole time. */
   readonly patience: Patience | undefined;
   readonly signal: AbortSignal;
@@ -59,7 +61,7 @@ export interface ControllerCall<Result> {
 export async function callController<Result>(machine: Machine, call: ControllerCall<Result>): Promise<Result> {
   const { circuits } = machine;
   const controller = circuitKey(call.driver, machine.node);
-  const open = circuits.enter(controller);
+  const open = call.isAwaited ? null : circuits.enter(controller);
   if (open) throw circuitError(open);
   try {
     const { result, isSlow } = await observeCall(machine, call.driver, call.name, () =>
@@ -103,7 +105,8 @@ function answerIn(error: unknown, signal: AbortSignal, { redactor }: Machine): A
     return { kind: "TIMEOUT", reason };
   if (signal.aborted || error instanceof HeartbeatLostError) return "NOTHING";
   const kind = kindOf(error);
-  if (kind === "UNREACHABLE" || kind === "TIMEOUT") return { kind, reason };
+  if (kind === "UNREACHABLE" || kind === "TIMEOUT")
+    return { kind, reason, away: isDriverError(error) && error.away === true };
   return kind === "AUTHENTICATION" || kind === "REFUSED" || kind === "UNSUPPORTED" ? "ANSWERED" : "NOTHING";
 }
 
@@ -138,9 +141,9 @@ function circuitKey(driver: AnyDriver, node: Pick<Machine["node"], "id" | "setti
   return { driver: driver.name, controller: node.id, settings: JSON.stringify(node.settings[driver.name] ?? {}) };
 }
 
-function circuitError({ driver, controller, failures, reason, nextProbeAt }: Circuit): Error {
+function circuitError({ driver, controller, failures, reason, away, nextProbeAt }: Circuit): Error {
   const message = `Controller ${controller} of driver ${driver} has not answered ${failures} times in a row: ${reason} It is tried again from ${nextProbeAt.toISOString()} on.`;
-  return Object.assign(new Error(message), { name: "DriverError", kind: "UNREACHABLE", retryable: true });
+  return Object.assign(new Error(message), { name: "DriverError", kind: "UNREACHABLE", retryable: true, away });
 }
 
 // ---- steps

@@ -220,6 +220,8 @@ type TimedContext = StepContext & { readonly attempt: TimedAttempt };
 async function wakeStep(context: TimedContext): Promise<RunDirective> {
   const { ledger, claimed, step, attempt, interrupt } = context;
   if (isCancelledBy(interrupt, step, claimed.run)) return recoverAbort(context, attempt);
+  // Its controller is away.
+  if (interrupt === "STOP" && attempt.failure !== null) return giveUpStep(context, attempt.failure);
   if (interrupt === "STOP" && (isHold(step) || isReservedWait(step))) {
     ledger.changeAttempt(attempt, { state: "ABORTED", finishedAt: ledger.now });
     return passBoundary(context, claimed.position);
@@ -292,11 +294,12 @@ async function recoverStep(parts: ClaimParts, context: TimedContext): Promise<Ru
     ledger.changeAttempt(attempt, { recoveries: 0 });
     return failStep(context, { code: "INTERRUPTED", reason, retryable: true, retried: true });
   }
-  ledger.changeAttempt(attempt, { recoveries });
+  // What this entry did is not known, so that an earlier failure says nothing about the machine.
+  ledger.changeAttempt(attempt, { recoveries, failure: null });
   moveNode(context, "recover", {
     reason: `the process that ran ${stepLabel(step)} ended; the step is entered again`,
   });
-  return enterAgain(again);
+  return enterAgain({ ...again, attempt: { ...again.attempt, failure: null } });
 }
 
 /** A step, or the undoing of one, that ends three processes one after the other would end all that enter it. */
