@@ -12,6 +12,7 @@ export const RUN_STATES = {
   FAILED: "A step failed.",
   ABORTED: "Ended by an abort.",
   STOPPED: "Ended by a stop; a restart continues from there.",
+  UNDONE: "Had succeeded or was stopped, then taken back because another node failed; a restart begins again.",
 } as const;
 
 export type RunState = keyof typeof RUN_STATES;

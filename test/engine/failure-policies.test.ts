@@ -3,6 +3,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import { callbackPath } from "../../src/engine/execution/boundary/callback.ts";
 import { cleanUpFailures } from "../../src/store/operations/operation-failures.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
+import type { TestNode } from "../support/builders.ts";
 import { changeNode } from "../support/change-node.ts";
 import { fakeSteps } from "../support/fake-steps.ts";
 
@@ -61,7 +62,7 @@ describe("CLEAN_UP_ALL", () => {
     await ostler.nodeBecomes(bad, "DEPLOY_FAILED");
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
-    expect(await ostler.run(id, other)).toMatchObject({ state: "STOPPED" });
+    expect(await ostler.run(id, other)).toMatchObject({ state: "UNDONE", interrupt: null });
     expect(ostler.entered(other)).toEqual(["deploy.prepare", "deploy.write_image", ...fakeSteps("undeploy", "clean")]);
     expect(await ostler.story(other, id)).toEqual([
       "deploy → DEPLOYING",
@@ -211,11 +212,42 @@ describe("CLEAN_UP_ALL", () => {
     expect(await ostler.nodeState(bad)).toBe("ACTIVE");
   });
 
+  test("CLEAN_UP_ALL counted runs as SUCCEEDED that it had taken back: they are UNDONE as soon as their clean-up begins, and not before [R-785]", async () => {
+    const gate = aGate();
+    const misfortune = aGate();
+    const undone = await healthy()
+      .scripted({ "deploy.remove_system": { gate: gate.name } })
+      .made();
+    const [kept, queued] = [await healthy().made(), await healthy().made()];
+    const bad = await healthy()
+      .scripted({ "deploy.configure": { gate: misfortune.name, fail: "the disk is full" } })
+      .made();
+    await ostler.engine.updateSite(ALICE, { phaseLimits: [{ phase: "undeploy", limit: 1 }] });
+    const id = await ostler.begin("COMMISSION", [undone, kept, bad, queued], { maxParallel: 3 });
+    for (const node of [undone, kept]) await ostler.nodeBecomes(node, "ACTIVE");
+    await misfortune.arrivals();
+    misfortune.open();
+    await gate.arrivals();
+    const statesOf = (nodes: readonly TestNode[]) =>
+      Promise.all(nodes.map(async (node) => (await ostler.run(id, node)).state));
+    expect(await statesOf([undone, kept, bad])).toEqual(["UNDONE", "SUCCEEDED", "FAILED"]);
+    await ostler.engine.abort(ALICE, { work: { operationId: id } });
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+    await ostler.engine.updateSite(ALICE, { phaseLimits: null });
+    expect(await statesOf([undone, kept, bad])).toEqual(["UNDONE", "SUCCEEDED", "FAILED"]);
+    expect(await ostler.nodeState(kept)).toBe("ACTIVE");
+    const again = await ostler.engine.restart(ALICE, { work: { operationId: id }, dryRun: true });
+    expect(again.results.filter(({ nodeId }) => nodeId === kept.id)).toMatchObject([
+      { accepted: false, refusal: { code: "NOTHING_TO_RESTART" } },
+    ]);
+  });
+
   test("CLEAN_UP_ALL: a restart includes the nodes that had succeeded before their clean-up", async () => {
     const [good, bad] = [await healthy().made(), await failing().made()];
     const id = await ostler.begin("COMMISSION", [good, bad], { maxParallel: 1 });
     await ostler.operationEnds(id);
-    expect(await ostler.run(id, good)).toMatchObject({ state: "SUCCEEDED" });
+    expect(await ostler.run(id, good)).toMatchObject({ state: "UNDONE" });
     await changeNode(ostler.engine, { actor: "alice", project: "default" }, bad.id, { settings: { steps: null } });
     const again = await ostler.engine.restart({ actor: "alice", project: "default" }, { work: { operationId: id } });
     expect(again.results).toMatchObject([

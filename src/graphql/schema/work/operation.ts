@@ -1,5 +1,5 @@
 /** Operations: the type and its queries. verbs.ts and work.ts have the mutations that start them. */
-import { UNFINISHED_RUN_STATES } from "../../../lifecycle/operation-states.ts";
+import { isUnfinished } from "../../../lifecycle/operation-states.ts";
 import type { RunState } from "../../../lifecycle/operation-states.ts";
 import { countOperations, operationsPage } from "../../../store/operations/operation-lists.ts";
 import { restartedBy } from "../../../store/operations/operations.ts";
@@ -108,8 +108,6 @@ async function countOf(
     .reduce((sum, [, count]) => sum + count, 0);
 }
 
-const isFinal = (state: RunState) => !(UNFINISHED_RUN_STATES as readonly RunState[]).includes(state);
-
 builder.objectType(OperationRef, {
   description: "Accepted request for work on one or more nodes. Stored before the mutation returns.",
   fields: (t) => ({
@@ -189,11 +187,16 @@ builder.objectFields(OperationRef, (t) => ({
   totalCount: t.exposeInt("totalCount", { description: "Number of nodes; for a discovery, number of addresses." }),
   finishedCount: t.int({
     description: "Number of runs in a final state; for a discovery, number of addresses that were probed or skipped.",
-    resolve: (operation, _args, context) => countOf(operation, context, isFinal),
+    resolve: (operation, _args, context) => countOf(operation, context, (state) => !isUnfinished(state)),
   }),
   failedCount: t.int({
     description: "Number of failed runs; for a discovery, number of addresses at which no node was found.",
     resolve: (operation, _args, context) => countOf(operation, context, (state) => state === "FAILED"),
+  }),
+  reachedCount: t.int({
+    description:
+      "Number of nodes that reached their target and were not cleaned up afterwards; for a discovery, number of addresses with a node.",
+    resolve: (operation, _args, context) => countOf(operation, context, (state) => state === "SUCCEEDED"),
   }),
   runCounts: t.field({
     type: [RunStateCountRef],
