@@ -218,12 +218,12 @@ describe("CLEAN_UP_ALL", () => {
     const undone = await healthy()
       .scripted({ "deploy.remove_system": { gate: gate.name } })
       .made();
-    const [kept, queued] = [await healthy().made(), await healthy().made()];
+    const kept = await healthy().made();
     const bad = await healthy()
       .scripted({ "deploy.configure": { gate: misfortune.name, fail: "the disk is full" } })
       .made();
     await ostler.engine.updateSite(ALICE, { phaseLimits: [{ phase: "undeploy", limit: 1 }] });
-    const id = await ostler.begin("COMMISSION", [undone, kept, bad, queued], { maxParallel: 3 });
+    const id = await ostler.begin("COMMISSION", [undone, kept, bad]);
     for (const node of [undone, kept]) await ostler.nodeBecomes(node, "ACTIVE");
     await misfortune.arrivals();
     misfortune.open();
@@ -256,6 +256,46 @@ describe("CLEAN_UP_ALL", () => {
     ]);
     expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
     expect([await ostler.nodeState(good), await ostler.nodeState(bad)]).toEqual(["ACTIVE", "ACTIVE"]);
+  });
+});
+
+describe("Site.commissionOnFailure", () => {
+  test("commission takes its default from the site when it is accepted: a later change does not reach it, or its restart [R-786]", async () => {
+    const gate = aGate();
+    const bad = await healthy()
+      .scripted({ "deploy.configure": { gate: gate.name, fail: "the disk is full" } })
+      .made();
+    const other = await healthy().made();
+    await ostler.engine.updateSite(ALICE, { commissionOnFailure: "LEAVE" });
+    const id = await ostler.begin("COMMISSION", [bad, other]);
+    const chosen = await ostler.begin("COMMISSION", [await healthy().made()], { onFailure: "CLEAN_UP_FAILED" });
+    await gate.arrivals();
+    await ostler.engine.updateSite(ALICE, { commissionOnFailure: null });
+    gate.open();
+    expect(await ostler.operationEnds(id)).toMatchObject({ state: "PARTIALLY_SUCCEEDED", onFailure: "LEAVE" });
+    expect([await ostler.nodeState(bad), await ostler.nodeState(other)]).toEqual(["DEPLOY_FAILED", "ACTIVE"]);
+    expect((await ostler.operationEnds(chosen)).onFailure).toBe("CLEAN_UP_FAILED");
+    const restarted = async (more: object) => {
+      const { operationId } = await ostler.engine.restart(ALICE, { work: { ids: [bad.id] }, ...more });
+      return (await ostler.operationEnds(operationId ?? "")).onFailure;
+    };
+    expect([await restarted({}), await restarted({ onFailure: null })]).toEqual(["LEAVE", "CLEAN_UP_ALL"]);
+  });
+
+  test("plan without onFailure has the hash of a request with the default, and a change of the default is found by it [R-786]", async () => {
+    const nodes = await healthy().times(2);
+    const hashOf = async (more: Parameters<typeof ostler.submit>[2] = {}) =>
+      (await ostler.submit("COMMISSION", nodes, { dryRun: true, ...more })).planHash;
+    const planHash = await hashOf();
+    expect(await hashOf({ onFailure: "CLEAN_UP_ALL" })).toBe(planHash);
+    await ostler.engine.updateSite(ALICE, { commissionOnFailure: "CLEAN_UP_FAILED" });
+    const since = await hashOf();
+    const { refusals } = await ostler.submit("COMMISSION", nodes, { planHash: planHash ?? "" });
+    expect(refusals).toMatchObject([{ code: "STALE_REVISION", path: ["input", "planHash"] }]);
+    const deploy = await ostler.submit("DEPLOY", nodes, { dryRun: true });
+    await ostler.engine.updateSite(ALICE, { commissionOnFailure: null });
+    expect(await hashOf({ onFailure: "CLEAN_UP_FAILED" })).toBe(since);
+    expect((await ostler.submit("DEPLOY", nodes, { dryRun: true })).planHash).toBe(deploy.planHash);
   });
 });
 

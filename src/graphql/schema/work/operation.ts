@@ -126,7 +126,7 @@ builder.objectType(OperationRef, {
     }),
     onFailure: t.expose("onFailure", {
       type: FailurePolicyEnum,
-      description: "Effect of a failed node on the others.",
+      description: "Effect of a failed node on the others: as requested, or the default when it was accepted.",
     }),
     maxParallel: t.exposeInt("maxParallel", {
       nullable: true,
@@ -178,6 +178,17 @@ builder.objectFields(OperationRef, (t) => ({
     type: FailureRef,
     nullable: true,
     description: "Earliest failure: usually the cause of all others. Null if nothing failed.",
+  }),
+  failureConsequence: t.string({
+    nullable: true,
+    description:
+      "What the failure of one node has meant for the others, as a sentence; null if no run is UNDONE. A plan has it in advance, in `PlanSummary.failureConsequence`.",
+    resolve: async ({ id, firstFailure }, _args, { load }) => {
+      const { UNDONE = 0 } = await load.runCounts.load(id);
+      if (UNDONE === 0) return null;
+      const others = UNDONE === 1 ? "1 other node" : `${UNDONE} other nodes`;
+      return `Node ${firstFailure?.nodeName ?? "unknown"} failed, so the work on ${others} was undone (onFailure: CLEAN_UP_ALL). Restart the operation to begin again.`;
+    },
   }),
   cleanUpFailures: t.field({
     type: [FailureRef],
