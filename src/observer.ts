@@ -121,6 +121,8 @@ export interface Observer {
   runClaimed(run: RunAbout, how: { readonly first: boolean; readonly takenOver: boolean }): void;
   /** A run has ended in `state`. Reported after the commit. */
   runEnded(run: RunAbout & { readonly startedAt: Date | null }, state: string): void;
+  /** Runs that had ended became UNDONE, because their nodes are cleaned up. */
+  runsUndone(runs: number): void;
   /** An operation has its final state. Reported after the commit. */
   operationEnded(operation: {
     readonly operationId: string;
@@ -171,6 +173,7 @@ export const noopObserver: Observer = {
   loginFailed: noop,
   runClaimed: noop,
   runEnded: noop,
+  runsUndone: noop,
   operationEnded: noop,
   fenced: noop,
   inHand: noop,
@@ -210,6 +213,10 @@ export function combineObservers(one: Observer, other: Observer): Observer {
     runEnded(run, state) {
       one.runEnded(run, state);
       other.runEnded(run, state);
+    },
+    runsUndone(runs) {
+      one.runsUndone(runs);
+      other.runsUndone(runs);
     },
     operationEnded(operation) {
       one.operationEnded(operation);

@@ -4,6 +4,7 @@ export { RESTART_FROM, judgeRestart, refusalOfRestart } from "./admission/earlie
 export { factsOf, factsWith } from "./admission/node-facts.ts";
 export {
   plannedChanges,
+  plannedFailure,
   plannedRollouts,
   refusalGroups,
   stateCounts,

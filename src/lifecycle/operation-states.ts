@@ -1,6 +1,4 @@
 /** States of operations and of their runs, and how the state of an operation follows from its runs. */
-import { verbOf } from "./verbs.ts";
-import type { OperationKind } from "./verbs.ts";
 
 /** The first four are unfinished, the others final. */
 export const RUN_STATES = {
@@ -12,6 +10,7 @@ export const RUN_STATES = {
   FAILED: "A step failed.",
   ABORTED: "Ended by an abort.",
   STOPPED: "Ended by a stop; a restart continues from there.",
+  UNDONE: "Had succeeded or was stopped, then taken back because another node failed; a restart begins again.",
 } as const;
 
 export type RunState = keyof typeof RUN_STATES;
@@ -62,10 +61,6 @@ export const FAILURE_POLICIES = {
 } as const;
 
 export type FailurePolicy = keyof typeof FAILURE_POLICIES;
-
-export function defaultFailurePolicy(kind: OperationKind): FailurePolicy {
-  return verbOf(kind).cleansUpAll ? "CLEAN_UP_ALL" : "LEAVE";
-}
 
 /** Final states of an operation's runs, without clean-up runs. */
 export interface RunCounts {

@@ -25,6 +25,7 @@ export interface WorkGroup {
 /** Share of the steps that have ended, 0 to 1, each weighted by its expected duration. */
 export function progressOf({ state, position, steps }: Pick<WorkGroup, "state" | "position" | "steps">): number {
   if (state === "SUCCEEDED") return 1;
+  if (state === "UNDONE") return 0;
   const known = steps.flatMap(({ seconds }) => (seconds === null ? [] : [seconds]));
   // A step without a past counts like the average of the others.
   const usual = known.length === 0 ? 1 : sum(known) / known.length;

@@ -20,8 +20,6 @@ interface Verb {
   readonly putsInService?: true;
   /** Nodes in maintenance accept it: an operator needs it to repair a machine, or to give it up. */
   readonly worksInMaintenance?: true;
-  /** A failure cleans up all nodes of the operation, unless the request has another policy. */
-  readonly cleansUpAll?: true;
   /** A cluster on which only such work is unfinished is REMOVING. */
   readonly takesOutOfCluster?: true;
 }
@@ -56,7 +54,6 @@ export const OPERATION_KINDS = {
     mutation: "commissionNodes",
     isDestructive: true,
     putsInService: true,
-    cleansUpAll: true,
   },
   DEPLOY: {
     description: "Install the system; ends ACTIVE.",

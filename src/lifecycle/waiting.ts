@@ -95,6 +95,7 @@ function reasonOf(facts: WaitingFacts): OwnReason | null {
     case "FAILED":
     case "ABORTED":
     case "STOPPED":
+    case "UNDONE":
       return null;
   }
 }

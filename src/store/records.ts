@@ -3,6 +3,7 @@ import type { ErrorCode, FailureKind } from "../errors.ts";
 import type { UnerasedDisks } from "../lifecycle/erasure.ts";
 import type { Interruptible, PowerOnFailure } from "../lifecycle/interrupts.ts";
 import type { NodeEvent } from "../lifecycle/node-states.ts";
+import type { FailurePolicy } from "../lifecycle/operation-states.ts";
 import type { BootDeviceName, BootModeName, LegPhase, PowerChange } from "../lifecycle/verbs.ts";
 
 export type StoredJson =
@@ -199,6 +200,8 @@ export interface SitePolicy {
   readonly correctPower?: boolean;
   /** The power of a node whose cleaning or deployment fails. */
   readonly powerOnFailure?: PowerOnFailure;
+  /** The failure policy of commissions that do not choose one. */
+  readonly commissionOnFailure?: FailurePolicy;
   /** Serial numbers, UUIDs and MACs that several machines have, so that they identify none. */
   readonly sharedIdentities?: readonly string[];
   /** Whether an erasure succeeds that has not reached every disk. */

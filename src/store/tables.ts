@@ -423,7 +423,7 @@ export const runs = pgTable(
       .where(sql`${table.slotPhase} is not null or ${table.slotController} is not null`),
     check(
       "runs_finished",
-      sql`(${table.finishedAt} is not null) = (${table.state} in ('SUCCEEDED', 'FAILED', 'ABORTED', 'STOPPED'))`,
+      sql`(${table.finishedAt} is not null) = (${table.state} in ('SUCCEEDED', 'FAILED', 'ABORTED', 'STOPPED', 'UNDONE'))`,
     ),
   ],
 );

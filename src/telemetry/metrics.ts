@@ -55,6 +55,7 @@ function runInstruments({ counter, gauge, histogram }: Factories) {
   return {
     runsStarted: counter("runs_started_total", "Runs that this process started.", ["purpose"]),
     runsFinished: counter("runs_finished_total", "Runs that ended in this process.", ["purpose", "outcome"]),
+    runsUndone: counter("runs_undone_total", "Ended runs that a clean-up of this process has undone."),
     runSeconds: histogram("run_duration_seconds", "Time from the start of a run to its end, including waits.", RUNS, [
       "outcome",
     ]),
@@ -246,12 +247,12 @@ function workObserver(to: Instruments): Omit<Observer, MachineEvents> {
       if (first) to.runsStarted.inc(purposeOf(run));
       if (takenOver) to.takeOvers.inc();
     },
-    runEnded(run, state) {
+    runEnded({ startedAt, ...run }, state) {
       const outcome = state.toLowerCase();
       to.runsFinished.inc({ ...purposeOf(run), outcome });
-      if (run.startedAt)
-        to.runSeconds.observe({ outcome }, Math.max(0, (Date.now() - run.startedAt.getTime()) / 1_000));
+      if (startedAt) to.runSeconds.observe({ outcome }, Math.max(0, (Date.now() - startedAt.getTime()) / 1_000));
     },
+    runsUndone: (runs) => to.runsUndone.inc(runs),
     operationEnded: ({ kind, state }) =>
       to.operationsFinished.inc({ kind: kind.toLowerCase(), outcome: state.toLowerCase() }),
     fenced: () => to.fencedWrites.inc(),

@@ -930,6 +930,12 @@ const FAULTS: readonly (readonly [fault: string, promise: string, message: RegEx
     (made) => set(row(made, "runs", { id: "run-n4-20000" }), { state: "STOPPED" }),
   ],
   [
+    "a run is undone without a clean-up",
+    "P14",
+    /is UNDONE, but was not cleaned up/,
+    (made) => set(row(made, "runs", { id: "run-n4-20000" }), { state: "UNDONE" }),
+  ],
+  [
     "a step begins after a stop was accepted",
     "P14",
     /clean.boot began afterwards/,

@@ -541,7 +541,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
           and not exists (select from transitions t where t.node_id = r.node_id and t.at > r.created_at and t.operation_id is distinct from r.operation_id) as "isLast",
         n.maintenance_since is null and not n.is_protected and n.retired_reason is null and n.presence <> 'DISAPPEARED' and coalesce(n.fault_kind, '') not in ('BMC_UNREACHABLE', 'MACHINE_BUSY') as free
       from runs r left join nodes n on n.id = r.node_id where r.operation_id = ${id} and r.purpose = 'WORK'`;
-    const left = rows.filter(({ state, cleanedUp }) => state !== "SUCCEEDED" || cleanedUp);
+    const left = rows.filter(({ state }) => state !== "SUCCEEDED");
     // A clean-up may leave a node where other verbs than a commission do not lead on from.
     return (
       left.length > 0 &&

@@ -741,9 +741,7 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     }
     // A restart continues unfinished work, and work that a clean-up undid.
     const left = new Set(
-      operation.runs
-        .filter(({ purpose, state }) => purpose === "CLEAN_UP" || state !== "SUCCEEDED")
-        .map(({ nodeId }) => nodeId),
+      operation.runs.filter(({ isUndone, state }) => isUndone || state !== "SUCCEEDED").map(({ nodeId }) => nodeId),
     );
     const unfinished = lane.nodes.filter(({ id: nodeId }) => left.has(nodeId));
     lane.unfinished = unfinished.length > 0 ? { id, nodes: unfinished } : null;

@@ -530,6 +530,12 @@ export function flawsOfOperation(operation: OperationAccount): string[] {
     );
   const late = end && operation.runs.find((run) => (endOf(run)?.seq ?? Infinity) > end.seq);
   if (late) flaws.push(`it ended before its run on ${late.nodeName}`);
+  for (const run of work) {
+    const cleanUp = operation.runs.find(({ purpose, nodeId }) => purpose === "CLEAN_UP" && nodeId === run.nodeId);
+    const stood = run.state === "SUCCEEDED" || run.state === "STOPPED";
+    if (run.isUndone !== (stood && (cleanUp?.transitions.length ?? 0) > 0))
+      flaws.push(`its run on ${run.nodeName} is ${run.isUndone ? "" : "not "}UNDONE`);
+  }
   const fits: Readonly<Record<string, boolean>> = {
     SUCCEEDED: count("SUCCEEDED") === work.length,
     SUCCEEDED_WITH_ERRORS:

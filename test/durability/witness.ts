@@ -222,7 +222,9 @@ export interface RunAccount {
   readonly nodeId: string;
   readonly nodeName: string;
   readonly purpose: "WORK" | "CLEAN_UP";
+  /** As it ended, also if it is UNDONE. */
   readonly state: string;
+  readonly isUndone: boolean;
   readonly target: string;
   readonly interrupt: string | null;
   readonly leftAs: {
@@ -275,7 +277,7 @@ export async function accountsOf(
   const operations = await sql<{ account: Omit<OperationAccount, "seen" | "runs"> }[]>`
     select jsonb_build_object('id', id, 'kind', kind, 'state', state, 'interrupt', interrupt, 'interruptBy', interrupt_by, 'onFailure', on_failure, 'maxParallel', max_parallel, 'isFinished', finished_at is not null) as account
     from operations where id in ${sql([...ids])} order by created_at`;
-  const runs = await sql<{ operation: string; account: Omit<RunAccount, "seen" | "visits"> }[]>`
+  const runs = await sql<{ operation: string; account: Omit<RunAccount, "seen" | "visits" | "isUndone"> }[]>`
     select r.operation_id as operation, jsonb_build_object(
       'id', r.id, 'nodeId', r.node_id, 'nodeName', r.node_name, 'purpose', r.purpose, 'state', r.state, 'target', r.target, 'interrupt', r.interrupt, 'leftAs', r.left_as, 'failure', r.failure,
       'powerOff', r.power_off, 'isFinished', r.finished_at is not null, 'isOwned', r.owner is not null, 'plan', p.plan, 'nodeState', n.state, 'nodeFault', n.fault_kind,
@@ -294,11 +296,17 @@ export async function accountsOf(
     return {
       ...account,
       seen: all.filter(({ runId }) => runId === null),
-      runs: (runsBy.get(account.id) ?? []).map(({ account: run }) => ({
-        ...run,
-        seen: all.filter(({ runId }) => runId === run.id),
-        visits: visits.get(run.id) ?? [],
-      })),
+      runs: (runsBy.get(account.id) ?? []).map(({ account: run }) => {
+        const own = all.filter(({ runId }) => runId === run.id);
+        const undone = own.find(({ what, becomes }) => what === "STATE" && becomes === "UNDONE");
+        return {
+          ...run,
+          state: undone?.was ?? run.state,
+          isUndone: run.state === "UNDONE",
+          seen: own.filter((one) => one !== undone),
+          visits: visits.get(run.id) ?? [],
+        };
+      }),
     };
   });
 }

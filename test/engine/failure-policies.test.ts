@@ -3,6 +3,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import { callbackPath } from "../../src/engine/execution/boundary/callback.ts";
 import { cleanUpFailures } from "../../src/store/operations/operation-failures.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
+import type { TestNode } from "../support/builders.ts";
 import { changeNode } from "../support/change-node.ts";
 import { fakeSteps } from "../support/fake-steps.ts";
 
@@ -61,7 +62,7 @@ describe("CLEAN_UP_ALL", () => {
     await ostler.nodeBecomes(bad, "DEPLOY_FAILED");
     gate.open();
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
-    expect(await ostler.run(id, other)).toMatchObject({ state: "STOPPED" });
+    expect(await ostler.run(id, other)).toMatchObject({ state: "UNDONE", interrupt: null });
     expect(ostler.entered(other)).toEqual(["deploy.prepare", "deploy.write_image", ...fakeSteps("undeploy", "clean")]);
     expect(await ostler.story(other, id)).toEqual([
       "deploy → DEPLOYING",
@@ -211,11 +212,42 @@ describe("CLEAN_UP_ALL", () => {
     expect(await ostler.nodeState(bad)).toBe("ACTIVE");
   });
 
+  test("CLEAN_UP_ALL counted runs as SUCCEEDED that it had taken back: they are UNDONE as soon as their clean-up begins, and not before [R-785]", async () => {
+    const gate = aGate();
+    const misfortune = aGate();
+    const undone = await healthy()
+      .scripted({ "deploy.remove_system": { gate: gate.name } })
+      .made();
+    const kept = await healthy().made();
+    const bad = await healthy()
+      .scripted({ "deploy.configure": { gate: misfortune.name, fail: "the disk is full" } })
+      .made();
+    await ostler.engine.updateSite(ALICE, { phaseLimits: [{ phase: "undeploy", limit: 1 }] });
+    const id = await ostler.begin("COMMISSION", [undone, kept, bad]);
+    for (const node of [undone, kept]) await ostler.nodeBecomes(node, "ACTIVE");
+    await misfortune.arrivals();
+    misfortune.open();
+    await gate.arrivals();
+    const statesOf = (nodes: readonly TestNode[]) =>
+      Promise.all(nodes.map(async (node) => (await ostler.run(id, node)).state));
+    expect(await statesOf([undone, kept, bad])).toEqual(["UNDONE", "SUCCEEDED", "FAILED"]);
+    await ostler.engine.abort(ALICE, { work: { operationId: id } });
+    gate.open();
+    expect((await ostler.operationEnds(id)).state).toBe("FAILED");
+    await ostler.engine.updateSite(ALICE, { phaseLimits: null });
+    expect(await statesOf([undone, kept, bad])).toEqual(["UNDONE", "SUCCEEDED", "FAILED"]);
+    expect(await ostler.nodeState(kept)).toBe("ACTIVE");
+    const again = await ostler.engine.restart(ALICE, { work: { operationId: id }, dryRun: true });
+    expect(again.results.filter(({ nodeId }) => nodeId === kept.id)).toMatchObject([
+      { accepted: false, refusal: { code: "NOTHING_TO_RESTART" } },
+    ]);
+  });
+
   test("CLEAN_UP_ALL: a restart includes the nodes that had succeeded before their clean-up", async () => {
     const [good, bad] = [await healthy().made(), await failing().made()];
     const id = await ostler.begin("COMMISSION", [good, bad], { maxParallel: 1 });
     await ostler.operationEnds(id);
-    expect(await ostler.run(id, good)).toMatchObject({ state: "SUCCEEDED" });
+    expect(await ostler.run(id, good)).toMatchObject({ state: "UNDONE" });
     await changeNode(ostler.engine, { actor: "alice", project: "default" }, bad.id, { settings: { steps: null } });
     const again = await ostler.engine.restart({ actor: "alice", project: "default" }, { work: { operationId: id } });
     expect(again.results).toMatchObject([
@@ -224,6 +256,46 @@ describe("CLEAN_UP_ALL", () => {
     ]);
     expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
     expect([await ostler.nodeState(good), await ostler.nodeState(bad)]).toEqual(["ACTIVE", "ACTIVE"]);
+  });
+});
+
+describe("Site.commissionOnFailure", () => {
+  test("commission takes its default from the site when it is accepted: a later change does not reach it, or its restart [R-786]", async () => {
+    const gate = aGate();
+    const bad = await healthy()
+      .scripted({ "deploy.configure": { gate: gate.name, fail: "the disk is full" } })
+      .made();
+    const other = await healthy().made();
+    await ostler.engine.updateSite(ALICE, { commissionOnFailure: "LEAVE" });
+    const id = await ostler.begin("COMMISSION", [bad, other]);
+    const chosen = await ostler.begin("COMMISSION", [await healthy().made()], { onFailure: "CLEAN_UP_FAILED" });
+    await gate.arrivals();
+    await ostler.engine.updateSite(ALICE, { commissionOnFailure: null });
+    gate.open();
+    expect(await ostler.operationEnds(id)).toMatchObject({ state: "PARTIALLY_SUCCEEDED", onFailure: "LEAVE" });
+    expect([await ostler.nodeState(bad), await ostler.nodeState(other)]).toEqual(["DEPLOY_FAILED", "ACTIVE"]);
+    expect((await ostler.operationEnds(chosen)).onFailure).toBe("CLEAN_UP_FAILED");
+    const restarted = async (more: object) => {
+      const { operationId } = await ostler.engine.restart(ALICE, { work: { ids: [bad.id] }, ...more });
+      return (await ostler.operationEnds(operationId ?? "")).onFailure;
+    };
+    expect([await restarted({}), await restarted({ onFailure: null })]).toEqual(["LEAVE", "CLEAN_UP_ALL"]);
+  });
+
+  test("plan without onFailure has the hash of a request with the default, and a change of the default is found by it [R-786]", async () => {
+    const nodes = await healthy().times(2);
+    const hashOf = async (more: Parameters<typeof ostler.submit>[2] = {}) =>
+      (await ostler.submit("COMMISSION", nodes, { dryRun: true, ...more })).planHash;
+    const planHash = await hashOf();
+    expect(await hashOf({ onFailure: "CLEAN_UP_ALL" })).toBe(planHash);
+    await ostler.engine.updateSite(ALICE, { commissionOnFailure: "CLEAN_UP_FAILED" });
+    const since = await hashOf();
+    const { refusals } = await ostler.submit("COMMISSION", nodes, { planHash: planHash ?? "" });
+    expect(refusals).toMatchObject([{ code: "STALE_REVISION", path: ["input", "planHash"] }]);
+    const deploy = await ostler.submit("DEPLOY", nodes, { dryRun: true });
+    await ostler.engine.updateSite(ALICE, { commissionOnFailure: null });
+    expect(await hashOf({ onFailure: "CLEAN_UP_FAILED" })).toBe(since);
+    expect((await ostler.submit("DEPLOY", nodes, { dryRun: true })).planHash).toBe(deploy.planHash);
   });
 });
 

@@ -96,6 +96,45 @@ describe("Operation.failures", () => {
     expect((await failures(uuid)).groups).toMatchObject([{ nodeCount: 3, openCount: 0, suggestion: null }]);
   });
 
+  test("failures of an operation that took all nodes back counted as settled, and nothing was suggested: its restart is, of all nodes [R-785, R-788]", async () => {
+    const [bad = ""] = await ostler.register(1, brokenDisk);
+    const others = await ostler.register(3);
+    const uuid = await commissioned([bad, ...others], { onFailure: "CLEAN_UP_ALL", until: "ACTIVE" });
+    const { operation } = await ostler.query<{ operation: object }>(
+      `query Operation($id: ID!) { operation(id: $id) {
+        id state onFailure failureConsequence reachedCount finishedCount runCounts { state count }
+        runs(states: [UNDONE]) { nodes { nodeName purpose state progress } }
+      } }`,
+      { id: uuid },
+    );
+    expect(operation).toEqual({
+      id: expect.any(String),
+      state: "FAILED",
+      onFailure: "CLEAN_UP_ALL",
+      failureConsequence: `Node ${bad} failed, so the work on 3 other nodes was undone (onFailure: CLEAN_UP_ALL). Restart the operation to begin again.`,
+      reachedCount: 0,
+      finishedCount: 4,
+      runCounts: [
+        { state: "FAILED", count: 1 },
+        { state: "UNDONE", count: 3 },
+      ],
+      runs: {
+        nodes: others.map((nodeName) => ({ nodeName, purpose: "WORK", state: "UNDONE", progress: 0 })),
+      },
+    });
+    const suggestion = { mutation: "restart", input: { work: { operationId: (operation as { id: string }).id } } };
+    const found = await failures(uuid);
+    expect(found.groups[0]).toMatchObject({ nodeCount: 1, openCount: 1, suggestion });
+    const again = await restart(suggestion.input);
+    const { operation: restarted } = await ostler.query<{ operation: object }>(
+      "query Restarted($id: ID!) { operation(id: $id) { totalCount failureConsequence } }",
+      { id: again },
+    );
+    expect(restarted).toMatchObject({ totalCount: 4 });
+    await ostler.operationEnds(again);
+    expect((await failures(uuid)).openCount).toBe(0);
+  });
+
   test("groups that `first` leaves out are counted, nodes up to `nodesMax` are named, and a deleted node is counted", async () => {
     const disks = await ostler.register(3, brokenDisk);
     const login = await ostler.register(1, { refusesLogin: true });

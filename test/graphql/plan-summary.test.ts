@@ -159,6 +159,66 @@ describe("groups and refusals", () => {
   });
 });
 
+describe("failure policy", () => {
+  test.each([
+    ["CLEAN_UP_ALL", 3, {}, "One failure takes all 3 nodes back to AVAILABLE, also those that are ACTIVE by then."],
+    ["CLEAN_UP_ALL", 1, {}, "A failure takes the node back to AVAILABLE."],
+    [
+      "CLEAN_UP_FAILED",
+      3,
+      { onFailure: "CLEAN_UP_FAILED" },
+      "One failure takes its node back to AVAILABLE; the other 2 continue.",
+    ],
+    ["CLEAN_UP_FAILED", 1, { onFailure: "CLEAN_UP_FAILED" }, "A failure takes the node back to AVAILABLE."],
+    [
+      "CLEAN_UP_FAILED",
+      3,
+      { waves: { sizes: [{ count: 1 }], maxFailures: { count: 1 } } },
+      "One failure takes its node back to AVAILABLE; the other 2 continue as far as `maxFailures` allows.",
+    ],
+    ["LEAVE", 2, { onFailure: "LEAVE" }, "One failure leaves its node as it is; the other continues."],
+    ["LEAVE", 1, { onFailure: "LEAVE" }, "A failure leaves the node as it is."],
+  ])("the plan says what %s means for %i nodes, with %j [R-787]", async (onFailure, count, more, consequence) => {
+    const names = clean.slice(0, count);
+    const input = { nodes: { names }, ...more };
+    const POLICY = "summary { onFailure failureConsequence }";
+    const { plan: planned } = await ostler.query<{ plan: Payload }>(
+      `query Plan($input: PlanInput!) { plan(input: $input) { ${POLICY} } }`,
+      { input: { commissionNodes: input } },
+    );
+    expect(planned.summary).toEqual({ onFailure, failureConsequence: consequence });
+    const { commissionNodes } = await ostler.query<{ commissionNodes: Payload }>(
+      `mutation Commission($input: CommissionNodesInput!) { commissionNodes(input: $input) { ${POLICY} } }`,
+      { input: { ...input, dryRun: true } },
+    );
+    expect(commissionNodes).toEqual(planned);
+  });
+
+  test("the site's default is that of a commission alone, and a plan without accepted nodes has none [R-786, R-787]", async () => {
+    const ofPlan = async (mutation: string, names: readonly string[]) =>
+      (
+        await ostler.query<{ plan: Payload }>(
+          "query Plan($input: PlanInput!) { plan(input: $input) { summary { onFailure failureConsequence } } }",
+          { input: { [mutation]: { nodes: { names } } } },
+        )
+      ).plan.summary;
+    const { updateSite } = await ostler.query<{ updateSite: object }>(
+      "mutation { updateSite(input: { commissionOnFailure: LEAVE }) { site { commissionOnFailure } errors { code } } }",
+    );
+    expect(updateSite).toEqual({ site: { commissionOnFailure: "LEAVE" }, errors: [] });
+    expect(await ofPlan("commissionNodes", clean)).toEqual({
+      onFailure: "LEAVE",
+      failureConsequence: "One failure leaves its node as it is; the other 9 continue.",
+    });
+    const { updateSite: reset } = await ostler.query<{ updateSite: object }>(
+      "mutation { updateSite(input: { commissionOnFailure: null }) { site { commissionOnFailure } errors { code } } }",
+    );
+    expect(reset).toEqual({ site: { commissionOnFailure: "CLEAN_UP_ALL" }, errors: [] });
+    expect(await ofPlan("deployNodes", clean)).toMatchObject({ onFailure: "LEAVE" });
+    expect(await ofPlan("deployNodes", fresh)).toEqual({ onFailure: null, failureConsequence: null });
+  });
+});
+
 describe("changes of machines", () => {
   test("the summary names the steps that change disks, firmware and networks, on how many nodes [R-565]", async () => {
     const steps = [{ name: "erase_disks" }, { name: "update_firmware", args: { version: "2.1" } }];

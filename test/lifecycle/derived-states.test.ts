@@ -1,15 +1,10 @@
 /** Derived states: of a cluster from its nodes, of an operation from its runs. */
 import { describe, expect, test } from "vitest";
+import { failurePolicyOf } from "../../src/engine/admission/request-terms.ts";
 import { CLUSTER_RULES, CLUSTER_STATES, clusterState, isLocked } from "../../src/lifecycle/cluster-state.ts";
 import type { ClusterFacts, Stage } from "../../src/lifecycle/cluster-state.ts";
 import type { NodeState } from "../../src/lifecycle/node-states.ts";
-import {
-  FAILURE_POLICIES,
-  OPERATION_STATES,
-  defaultFailurePolicy,
-  isFinalOperation,
-  outcome,
-} from "../../src/lifecycle/operation-states.ts";
+import { FAILURE_POLICIES, OPERATION_STATES, isFinalOperation, outcome } from "../../src/lifecycle/operation-states.ts";
 import type { OperationState, RunCounts } from "../../src/lifecycle/operation-states.ts";
 import { OPERATION_KINDS } from "../../src/lifecycle/verbs.ts";
 import type { OperationKind } from "../../src/lifecycle/verbs.ts";
@@ -167,8 +162,12 @@ test("operation state of unfinished operations is queued, running, stopping or a
   ]);
 });
 
-test("operation of kind COMMISSION is the only one that cleans up after itself by default [R-025]", () => {
-  for (const kind of Object.keys(OPERATION_KINDS) as OperationKind[])
-    expect(defaultFailurePolicy(kind), kind).toBe(kind === "COMMISSION" ? "CLEAN_UP_ALL" : "LEAVE");
+test("operation of kind COMMISSION is the only one that cleans up after itself by default, or as the site says [R-025]", () => {
+  for (const kind of Object.keys(OPERATION_KINDS) as OperationKind[]) {
+    expect(failurePolicyOf({}, kind, {}), kind).toBe(kind === "COMMISSION" ? "CLEAN_UP_ALL" : "LEAVE");
+    expect(failurePolicyOf({}, kind, { commissionOnFailure: "CLEAN_UP_FAILED" }), kind).toBe(
+      kind === "COMMISSION" ? "CLEAN_UP_FAILED" : "LEAVE",
+    );
+  }
   expect(Object.keys(FAILURE_POLICIES)).toEqual(["CLEAN_UP_ALL", "CLEAN_UP_FAILED", "LEAVE"]);
 });

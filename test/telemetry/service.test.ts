@@ -77,6 +77,17 @@ describe("metrics", () => {
     expect(text).not.toContain("rack1-u7");
   });
 
+  test("runs that a failure policy takes back are counted again, as undone [R-785]", async () => {
+    const ostler = await watchedService();
+    const others = await ostler.register(2);
+    const bad = await ostler.register(1, { steps: { "deploy.configure": { fail: "no answer" } } });
+    expect(await ostler.operationEnds(await ostler.begin("commissionNodes", [...others, ...bad]))).toBe("FAILED");
+    await eventually(
+      "the undone runs are counted",
+      async () => (await scraped(ostler.url)).get("ostler_runs_undone_total") === 2,
+    );
+  });
+
   test("metrics count requests by type and outcome, refusals by code, and open streams", async () => {
     const ostler = await watchedService();
     // Counters exist from the start: otherwise an alert on an increase misses the first.

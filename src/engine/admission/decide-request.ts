@@ -1,5 +1,6 @@
 /** Decides a request: each of its nodes, then the request as a whole. Reads only. */
 import type { Refusal } from "../../errors.ts";
+import type { FailurePolicy } from "../../lifecycle/operation-states.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { Plan, SitePolicy } from "../../store/records.ts";
 import { idsOf } from "../input/ids.ts";
@@ -20,7 +21,7 @@ import type { OperationImage } from "./operation-image.ts";
 import { planHashOf } from "./plan-hash.ts";
 import { planNodes } from "./plan-nodes.ts";
 import type { AdmittedNode, BusyNode, NodeDecision } from "./plan-nodes.ts";
-import { powerOnFailureOf } from "./request-terms.ts";
+import { failurePolicyOf, powerOnFailureOf } from "./request-terms.ts";
 import type { RequestTerms } from "./request-terms.ts";
 import type { Submission } from "./submission.ts";
 import { createVariableCheck, refusalOf } from "./variable-flaws.ts";
@@ -45,6 +46,7 @@ export interface SelectedPart {
 
 /** A submission after each of its nodes was decided. */
 export interface DecidedPart extends SelectedPart {
+  readonly onFailure: FailurePolicy;
   readonly answers: readonly NodeAnswer[];
   readonly admitted: readonly AdmittedNode[];
 }
@@ -75,7 +77,8 @@ export async function decidePart(
   const checkVariables = createVariableCheck(registry, terms.unknownVariables ?? "REFUSE_SIMILAR", rules);
   const { image } = installed;
   const { kind, rollout } = submission;
-  const part = { kind, waves: rollout.waves, maxParallel: rollout.maxParallel };
+  const onFailure = failurePolicyOf(rollout, kind, policy);
+  const part = { kind, onFailure, waves: rollout.waves, maxParallel: rollout.maxParallel };
   const checkImage = await createImageCheck(tx, registry, { image, nodeIds: idsOf(own) });
   for (const { ref, nodeId } of selection.nodes) {
     const node = nodes.get(nodeId);
@@ -100,7 +103,7 @@ export async function decidePart(
       answers.push({ ...acceptedAnswer(ref, one), warnings, imageId, rootDisk, part });
     }
   }
-  return { submission, selection, installed, answers, admitted };
+  return { submission, selection, installed, onFailure, answers, admitted };
 }
 
 function decisionOf([first, ...further]: readonly Refusal[]): NodeDecision | null {

@@ -24,19 +24,19 @@ export const RESTART_FROM = {
 } as const;
 export type RestartFrom = keyof typeof RESTART_FROM;
 
-const RESTARTABLE = new Set(["STOPPED", "FAILED", "ABORTED"]);
+const RESTARTABLE = new Set(["STOPPED", "FAILED", "ABORTED", "UNDONE"]);
 
 /**
- * Why the newest work of a node cannot be taken up; null if it can. `isUndone`: a failure policy cleaned the node up
- * afterwards. `isAnother`: the request named an operation, and the work is not of this one.
+ * Why the newest work of a node cannot be taken up; null if it can. `isAnother`: the request named an operation, and
+ * the work is not of this one.
  */
 export function refusalOfRestart(
   { ref, nodeId }: { readonly ref: string; readonly nodeId: string },
   node: NodeRow | undefined,
   run: RunRow | undefined,
-  { isUndone, isAnother }: { readonly isUndone: boolean; readonly isAnother: boolean },
+  isAnother: boolean,
 ): Refusal | null {
-  if (run && node && (RESTARTABLE.has(run.state) || isUndone) && !isAnother) return null;
+  if (run && node && RESTARTABLE.has(run.state) && !isAnother) return null;
   if (run && run.finishedAt === null)
     return {
       code: "BUSY",
@@ -54,7 +54,8 @@ export function refusalOfRestart(
 /** The work of a node that a restart without options finds, with what is known of it. */
 export interface EndedWork {
   readonly run: RunRow;
-  readonly isUndone: boolean;
+  /** A failure policy cleaned the node up afterwards. */
+  readonly isCleanedUp: boolean;
   readonly plan: Plan;
   readonly operation: OperationRow;
   /** Indexes of the steps that succeeded. */
@@ -63,8 +64,8 @@ export interface EndedWork {
 
 /** Why the facts about a node do not allow a restart of its earlier work by default; null if they do. */
 export function judgeRestart(node: NodeRow, facts: NodeFacts, work: EndedWork): Refusal | null {
-  const { operation, isUndone } = work;
-  const earlier = earlierWorkOf(node, { ...work, from: isUndone ? "BEGINNING" : "STAGE" });
+  const { operation, isCleanedUp } = work;
+  const earlier = earlierWorkOf(node, { ...work, from: isCleanedUp ? "BEGINNING" : "STAGE" });
   const found = routeFor(facts, operation, earlier);
   return "refusal" in found ? found.refusal : null;
 }

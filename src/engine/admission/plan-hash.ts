@@ -6,15 +6,16 @@ import { createHash } from "node:crypto";
 import { createYielding } from "../../runtime/yielding.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
 import type { Plan } from "../../store/records.ts";
+import type { FailurePolicy } from "../../lifecycle/operation-states.ts";
 import type { AdmittedNode } from "./plan-nodes.ts";
-import { failurePolicyOf } from "./request-terms.ts";
 import type { OperationImage } from "./operation-image.ts";
 import type { Submission } from "./submission.ts";
 
-/** A submission with what it installs and its admitted nodes. */
+/** A submission with what it installs, its failure policy and its admitted nodes. */
 interface PlannedPart {
   readonly submission: Submission;
   readonly installed: OperationImage;
+  readonly onFailure: FailurePolicy;
   readonly admitted: readonly AdmittedNode[];
 }
 
@@ -24,9 +25,9 @@ export async function planHashOf(parts: readonly PlannedPart[]): Promise<string>
   const hashes = new Map<Plan, string>();
   const hash = createHash("sha256");
   const yieldWhenDue = createYielding();
-  for (const { submission, installed, admitted } of parts) {
-    const { kind, options, rollout } = submission;
-    hash.update(JSON.stringify([kind, failurePolicyOf(rollout, kind), options.hostGroup ?? null]));
+  for (const { submission, installed, onFailure, admitted } of parts) {
+    const { kind, options } = submission;
+    hash.update(JSON.stringify([kind, onFailure, options.hostGroup ?? null]));
     const { image, userData } = installed;
     if (image || userData !== null) hash.update(JSON.stringify([image?.id ?? null, image?.checksum, userData]));
     for (const { node, plan, target, variables, powerOnFailure, rootDisk } of admitted) {

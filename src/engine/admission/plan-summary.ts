@@ -6,6 +6,7 @@
 import type { ErrorCode, Refusal } from "../../errors.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
 import { touchesOf } from "../../lifecycle/touches.ts";
+import type { FailurePolicy } from "../../lifecycle/operation-states.ts";
 import type { Touch } from "../../lifecycle/touches.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import { waveOfEach } from "../../lifecycle/waves.ts";
@@ -89,6 +90,36 @@ export function refusalGroups(answers: readonly NodeAnswer[]): readonly RefusalG
 
 function largestFirst<Group extends { readonly answers: readonly unknown[] }>(groups: readonly Group[]): Group[] {
   return groups.toSorted((a, b) => b.answers.length - a.answers.length);
+}
+
+/**
+ * The meaning of one failure for the other nodes, as a sentence for each operation; null if every node is refused.
+ * The policy is null if a restart has several operations with different ones.
+ */
+export function plannedFailure({
+  groups,
+}: PlanSummary): { readonly onFailure: FailurePolicy | null; readonly consequence: string } | null {
+  const counts = new Map<PlannedPart, number>();
+  for (const { answers } of groups)
+    for (const { part } of answers) if (part) counts.set(part, (counts.get(part) ?? 0) + 1);
+  const [onFailure = null, ...others] = new Set([...counts.keys()].map((part) => part.onFailure));
+  if (onFailure === null) return null;
+  const sentences = [...counts].map(([part, count]) => {
+    const sentence = consequenceOf(part, count);
+    return counts.size === 1 ? sentence : `Operation of ${count} nodes: ${sentence}`;
+  });
+  return { onFailure: others.length === 0 ? onFailure : null, consequence: sentences.join(" ") };
+}
+
+function consequenceOf({ onFailure, waves }: PlannedPart, count: number): string {
+  const back = "back to AVAILABLE";
+  if (count === 1)
+    return onFailure === "LEAVE" ? "A failure leaves the node as it is." : `A failure takes the node ${back}.`;
+  if (onFailure === "CLEAN_UP_ALL")
+    return `One failure takes all ${count} nodes ${back}, also those that are ACTIVE by then.`;
+  const others = count === 2 ? "the other continues" : `the other ${count - 1} continue`;
+  const asFar = waves?.maxFailures === undefined ? "" : " as far as `maxFailures` allows";
+  return `One failure ${onFailure === "LEAVE" ? "leaves its node as it is" : `takes its node ${back}`}; ${others}${asFar}.`;
 }
 
 /** The present states of nodes, most frequent first. */

@@ -1,7 +1,6 @@
 /** The terms of a request for work: the part that every verb, a restart and a discovery share. */
 import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
-import { defaultFailurePolicy } from "../../lifecycle/operation-states.ts";
 import type { PowerOnFailure } from "../../lifecycle/interrupts.ts";
 import type { FailurePolicy } from "../../lifecycle/operation-states.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
@@ -70,9 +69,12 @@ export function rolloutFlaws({ waves, onFailure }: Rollout): Refusal[] {
   return [invalidInput(message, ["input", "onFailure"])];
 }
 
-/** With `waves.maxFailures`, one failed node does not undo the others unless the request asks for it. */
-export function failurePolicyOf({ onFailure, waves }: Rollout, kind: OperationKind): FailurePolicy {
-  const usual = defaultFailurePolicy(kind);
+/**
+ * As the request says, and for a commission else as the site says. With `waves.maxFailures`, one failed node does not
+ * undo the others unless the request asks for it.
+ */
+export function failurePolicyOf({ onFailure, waves }: Rollout, kind: OperationKind, site: SitePolicy): FailurePolicy {
+  const usual = kind === "COMMISSION" ? (site.commissionOnFailure ?? "CLEAN_UP_ALL") : "LEAVE";
   return onFailure ?? (waves?.maxFailures !== undefined && usual === "CLEAN_UP_ALL" ? "CLEAN_UP_FAILED" : usual);
 }
 

@@ -13,9 +13,9 @@ import { userDataOf } from "../../store/images.ts";
 import { operationsByIds } from "../../store/operations/operations.ts";
 import type { OperationRow } from "../../store/operations/operations.ts";
 import { plansByHashes } from "../../store/runs/plans.ts";
-import { cleanedUpNodes, newestWork } from "../../store/runs/runs.ts";
+import { cleanedUpAfter, newestWork } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
-import { nodeIdsOf } from "../input/ids.ts";
+import { idsOf, nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
 import type { Acceptance, NodeAnswer, SubmitAnswer } from "../input/answers.ts";
@@ -23,8 +23,7 @@ import { submitRestart } from "./admit.ts";
 import { earlierWorkOf, refusalOfRestart } from "./earlier-work.ts";
 import type { RestartFrom } from "./earlier-work.ts";
 import { replayOf } from "./idempotency.ts";
-import type { RequestTerms } from "./request-terms.ts";
-import type { Rollout } from "./request-terms.ts";
+import type { RequestTerms, Rollout } from "./request-terms.ts";
 import type { EarlierWork, Submission } from "./submission.ts";
 import type { Caller } from "../transaction.ts";
 import { answersInOrder, selectEndedWork } from "../input/work-selector.ts";
@@ -193,7 +192,7 @@ function carriedWaves({ waves }: OperationRow): WaveOptions | undefined {
 async function earlierWork(
   reader: Reader,
   request: RestartRequest,
-  { taken, isUndone }: Awaited<ReturnType<typeof unfinishedWork>>,
+  { taken, cleanedUp }: Awaited<ReturnType<typeof unfinishedWork>>,
 ): Promise<Map<string, EarlierWork>> {
   const plans = await plansByHashes(reader, [...new Set(taken.map(({ run }) => run.planHash))]);
   const succeeded = await succeededSteps(
@@ -204,7 +203,7 @@ async function earlierWork(
     taken.flatMap(({ node, run }): [string, EarlierWork][] => {
       const plan = plans.get(run.planHash);
       if (!plan) return [];
-      const from = isUndone(run) ? "BEGINNING" : (request.from ?? "STAGE");
+      const from = cleanedUp.has(run.id) ? "BEGINNING" : (request.from ?? "STAGE");
       return [[node.id, earlierWorkOf(node, { run, plan, succeeded: succeeded.get(run.id) ?? new Set(), from })]];
     }),
   );
@@ -224,12 +223,7 @@ interface TakenNode {
 async function unfinishedWork(reader: Reader, { nodes: asked, operationId }: SelectedWork) {
   const nodeIds = nodeIdsOf(asked);
   const newest = new Map((await newestWork(reader, nodeIds, operationId)).map((run) => [run.nodeId, run]));
-  const undone = new Set(
-    (await cleanedUpNodes(reader, [...new Set([...newest.values()].map((run) => run.operationId))])).map(
-      (run) => `${run.operationId} ${run.nodeId}`,
-    ),
-  );
-  const isUndone = (run: RunRow) => undone.has(`${run.operationId} ${run.nodeId}`);
+  const cleanedUp = await cleanedUpAfter(reader, idsOf([...newest.values()]));
   // Nodes of a named operation may have been deleted meanwhile.
   const nodes = new Map((await nodesByIds(reader, nodeIds)).map((node) => [node.id, node]));
   const taken: TakenNode[] = [];
@@ -238,12 +232,9 @@ async function unfinishedWork(reader: Reader, { nodes: asked, operationId }: Sel
     const run = newest.get(nodeId);
     const node = nodes.get(nodeId);
     const isAnother = operationId !== null && run?.operationId !== operationId;
-    const refusal = refusalOfRestart({ ref, nodeId }, node, run, {
-      isUndone: run !== undefined && isUndone(run),
-      isAnother,
-    });
+    const refusal = refusalOfRestart({ ref, nodeId }, node, run, isAnother);
     if (refusal) passedOver.push(refusedNode(ref, nodeId, null, refusal));
     else if (run && node) taken.push({ ref, node, run });
   }
-  return { taken, passedOver, isUndone };
+  return { taken, passedOver, cleanedUp };
 }

@@ -18,7 +18,6 @@ import { resolveWaves } from "../scheduling/waves.ts";
 import type { Transaction } from "../transaction.ts";
 import type { DecidedPart, DecidedRequest } from "./decide-request.ts";
 import type { AdmittedNode } from "./plan-nodes.ts";
-import { failurePolicyOf } from "./request-terms.ts";
 
 /** An operation to store: a part of an admitted request. */
 export interface AdmittedPart extends DecidedPart, Pick<DecidedRequest, "caller" | "terms" | "inputHash" | "policy"> {
@@ -78,7 +77,7 @@ export async function storeOperations(
 }
 
 function operationRow(
-  { caller, terms, inputHash, submission, installed, selection, admitted, batch }: AdmittedPart,
+  { caller, terms, inputHash, submission, installed, onFailure, selection, admitted, batch }: AdmittedPart,
   id: string,
   waves: Waves | null,
 ): NewOperation {
@@ -95,7 +94,7 @@ function operationRow(
     idempotencyKey: terms.idempotencyKey ?? null,
     inputHash,
     options: { ...submission.options, ...(terms.powerOnFailure && { powerOnFailure: terms.powerOnFailure }) },
-    onFailure: failurePolicyOf(submission.rollout, submission.kind),
+    onFailure,
     waves,
     waveState: waves && "RUNNING",
     maxParallel: submission.rollout.maxParallel ?? null,

@@ -3,6 +3,7 @@ import type { Forecast } from "../../lifecycle/forecast.ts";
 import type { PowerOnFailure } from "../../lifecycle/interrupts.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
 import type { RootDisk } from "../../lifecycle/root-disk.ts";
+import type { FailurePolicy } from "../../lifecycle/operation-states.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import type { WaveOptions } from "../../lifecycle/waves.ts";
 import type { Refusal } from "../../errors.ts";
@@ -53,6 +54,7 @@ export interface NodeAnswer {
 /** One operation of a request, for the summary of its plan. */
 export interface PlannedPart {
   readonly kind: OperationKind;
+  readonly onFailure: FailurePolicy;
   readonly waves: WaveOptions | undefined;
   readonly maxParallel: number | undefined;
 }

@@ -31,6 +31,7 @@ export interface SiteChange {
   readonly automaticCleaning?: boolean | null | undefined;
   readonly correctPower?: boolean | null | undefined;
   readonly powerOnFailure?: SitePolicy["powerOnFailure"] | null;
+  readonly commissionOnFailure?: SitePolicy["commissionOnFailure"] | null;
   readonly unerasedDisks?: SitePolicy["unerasedDisks"] | null;
   /** Replaces all of them. */
   readonly sharedIdentities?: readonly string[] | null | undefined;

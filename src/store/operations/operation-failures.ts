@@ -24,14 +24,14 @@ export interface OperationFailuresRequest {
 export const NO_FAILURES: OperationFailures = { groups: [], groupCount: 0, nodeCount: 0, openCount: 0 };
 
 /**
- * One row per failed run. `open`: the node exists, and no later run has changed its state; after a run that would not
- * have changed it, no run at all. The driver is that of the attempt, because the node may have another one by now.
+ * One row per failed run. `open`: the node exists, and no later work has changed its state; after a run that would not
+ * have changed it, no work at all. The driver is that of the attempt, because the node may have another one by now.
  */
 function failedRuns(ids: readonly string[]): SQL {
   return sql`select ${runs.operationId} as operation_id, ${runs.nodeId}::text as subject, ${nodes.id} as id,
       case when ${runs.purpose} = 'CLEAN_UP' then 'CLEAN_UP' end as detail, ${runs.failure} as failure, ${runs.finishedAt} as finished,
       coalesce((select ${attempts.driver} from ${attempts} where ${attempts.runId} = ${runs.id} and ${attempts.label} = ${runs.failure} ->> 'step' order by ${attempts.step} desc, ${attempts.number} desc limit 1), ${nodes.driver}) as driver,
-      ${nodes.id} is not null and not exists (select from runs later where later.node_id = ${runs.nodeId} and later.created_at > ${runs.createdAt} and (later.moves_state or not ${runs.movesState})) as open
+      ${nodes.id} is not null and not exists (select from runs later where later.node_id = ${runs.nodeId} and later.created_at > ${runs.createdAt} and later.purpose = 'WORK' and (later.moves_state or not ${runs.movesState})) as open
     from ${runs} left join ${nodes} on ${nodes.id} = ${runs.nodeId}
     where ${inArrayParam(runs.operationId, ids)} and ${runs.state} = 'FAILED'`;
 }

@@ -172,7 +172,6 @@ export function countsByState<State extends string>(
 }
 
 function selectGroups(reader: Reader, operationIds: readonly string[]) {
-  const isUndone = sql`exists (select from runs c where c.operation_id = ${runs.operationId} and c.node_id = ${runs.nodeId} and c.purpose = 'CLEAN_UP')`;
   return reader
     .select({
       operationId: runs.operationId,
@@ -181,8 +180,6 @@ function selectGroups(reader: Reader, operationIds: readonly string[]) {
       wave: runs.wave,
       position: runs.position,
       count: sql<number>`count(*)::int`,
-      /** The runs among them whose node was cleaned up afterwards. */
-      undone: sql<number>`count(*) filter (where ${runs.state} = 'SUCCEEDED' and ${isUndone})::int`,
     })
     .from(runs)
     .where(and(inArrayParam(runs.operationId, operationIds), eq(runs.purpose, "WORK")))
@@ -199,10 +196,7 @@ export async function runGroups(reader: Reader, operationIds: readonly string[])
 }
 
 /** Counts from which the outcome of an operation is derived. */
-export async function finalCounts(
-  tx: Tx,
-  operationId: string,
-): Promise<RunCounts & { readonly unfinished: number; readonly cleanUps: number }> {
+export async function finalCounts(tx: Tx, operationId: string): Promise<RunCounts & { readonly cleanUps: number }> {
   const ended = (state: FinalRunState) =>
     sql<number>`count(*) filter (where ${runs.state} = ${state} and ${runs.purpose} = 'WORK')::int`;
   const [row] = await tx
@@ -212,12 +206,11 @@ export async function finalCounts(
       aborted: ended("ABORTED"),
       stopped: ended("STOPPED"),
       succeededWithErrors: sql<number>`count(*) filter (where ${runs.state} = 'SUCCEEDED' and ${runs.purpose} = 'WORK' and jsonb_array_length(${runs.errors}) > 0)::int`,
-      unfinished: sql<number>`count(*) filter (where ${runs.finishedAt} is null)::int`,
       cleanUps: sql<number>`count(*) filter (where ${runs.purpose} = 'CLEAN_UP')::int`,
     })
     .from(runs)
     .where(eq(runs.operationId, operationId));
-  return row ?? { succeeded: 0, failed: 0, aborted: 0, stopped: 0, succeededWithErrors: 0, unfinished: 0, cleanUps: 0 };
+  return row ?? { succeeded: 0, failed: 0, aborted: 0, stopped: 0, succeededWithErrors: 0, cleanUps: 0 };
 }
 
 /**

@@ -5,7 +5,7 @@
 import { and, asc, eq, gt, isNull, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { FinalRunState, RunState, Interrupt } from "../../lifecycle/operation-states.ts";
-import { inArrayParam, rowsBy } from "../postgres/array-parameter.ts";
+import { inArrayParam, rowsBy, textArray } from "../postgres/array-parameter.ts";
 import { runStatement } from "../postgres/statements.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { bulkUpdate, rowsText } from "../postgres/bulk.ts";
@@ -124,6 +124,17 @@ export async function finishRuns(
   });
 }
 
+/**
+ * The clean-up of a node begins: the run that it follows becomes UNDONE, unless it says itself that it came to nothing.
+ * Returns the number of such runs.
+ */
+export async function undoWork(tx: Tx, cleanUpIds: readonly string[]): Promise<number> {
+  const undone = await tx.execute(sql`
+    update runs set state = 'UNDONE', revision = runs.revision + 1, updated_at = clock_timestamp() from runs clean_up
+    where clean_up.id = any(${textArray(cleanUpIds)}::uuid[]) and runs.node_id = clean_up.node_id and runs.operation_id = clean_up.operation_id and runs.state in ('SUCCEEDED', 'STOPPED') returning runs.id`);
+  return undone.length;
+}
+
 export const runsByIds = rowsBy(runs, runs.id);
 
 /** The runs of one operation, or of one node. */
@@ -239,18 +250,6 @@ export async function runsPages(
 ): Promise<Map<string, Page<RunRow>>> {
   const page = numberedClauses(request, runs.ordinal);
   return pagesBelow(reader, runs, operationIds, { below: belowOperation(request), page });
-}
-
-/** Nodes of each operation's clean-up runs. */
-export async function cleanedUpNodes(
-  reader: Reader,
-  operationIds: readonly string[],
-): Promise<{ operationId: string; nodeId: string }[]> {
-  if (operationIds.length === 0) return [];
-  return reader
-    .select({ operationId: runs.operationId, nodeId: runs.nodeId })
-    .from(runs)
-    .where(and(inArrayParam(runs.operationId, operationIds), eq(runs.purpose, "CLEAN_UP")));
 }
 
 /** Interrupts and fencing tokens of claimed runs. `overdue`: the timeout of a stop has passed. */

@@ -133,9 +133,9 @@ const SIDE_EVENTS = new Set(["recover", "abort_pending", "abort_withdrawn"]);
  * and it fits the final state. A success ends in the run's target state. The answers agree with it. An accepted abort
  * is stored in the run's row and ends in ABORTED, or in FAILED if the step could not be canceled, was lost with its
  * process, or a stop had timed out before. A run is ABORTED or STOPPED only if it may have been requested before its
- * end and was not refused, or if another run of the operation failed and the policy is to clean up all. The operation
- * ends after its last run, and in a state that fits them. admission.ts checks the answers to the other requests on the
- * same nodes.
+ * end and was not refused, or if another run of the operation failed and the policy is to clean up all; it is UNDONE
+ * only if its node was cleaned up. The operation ends after its last run, and in a state that fits them. admission.ts
+ * checks the answers to the other requests on the same nodes.
  */
 export function checkOneEnd(history: History): Findings {
   const findings = new Findings("P14", "concurrent abort, stop and finish lead to one end, and answers agree");
@@ -153,6 +153,9 @@ export function checkOneEnd(history: History): Findings {
         `Run ${run.id} on node ${run.nodeName} is ABORTED, but no request asked for it.`,
         run,
       );
+    const isCleanUp = ({ purpose, nodeId }: RunRow) => purpose === "CLEAN_UP" && nodeId === run.nodeId;
+    if (run.state === "UNDONE" && !(runsOf.get(run.operationId) ?? []).some(isCleanUp))
+      findings.violation("illegal", `Run ${run.id} on node ${run.nodeName} is UNDONE, but was not cleaned up.`, run);
     if (run.state === "STOPPED" && !before(stops(run))) {
       const operation = history.operations.get(run.operationId);
       const byPolicy =
@@ -291,6 +294,7 @@ function checkEnding(history: History, findings: Findings, run: RunRow): void {
     SUCCEEDED: [undefined],
     ABORTED: ["abort"],
     STOPPED: ["stop"],
+    UNDONE: [undefined, "stop"],
     FAILED: ["fail", "abort"],
   };
   const isUntouched = moves.length === 0 && run.state !== "SUCCEEDED";

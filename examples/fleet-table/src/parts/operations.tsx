@@ -24,6 +24,7 @@ const RUN_ORDER: readonly RunState[] = [
   "RUNNING",
   "QUEUED",
   "STOPPED",
+  "UNDONE",
   "SUCCEEDED",
 ];
 const RUN_FAMILY: Readonly<Partial<Record<RunState, string>>> = {

@@ -15,7 +15,7 @@ import type { AttemptRow, ClaimedAttemptChange } from "../../../store/runs/attem
 import { insertInventories } from "../../../store/nodes/nodes.ts";
 import type { ClaimedNodeChange } from "../../../store/nodes/nodes.ts";
 import { operationsBegin } from "../../../store/operations/operations.ts";
-import { ENDED, changeClaimedRuns } from "../../../store/runs/runs.ts";
+import { ENDED, UNTOUCHED, changeClaimedRuns, undoWork } from "../../../store/runs/runs.ts";
 import type { LockedRun } from "../../../store/runs/run-locks.ts";
 import type { ClaimedRunChange } from "../../../store/runs/runs.ts";
 import { appendLines } from "../../../store/runs/step-log.ts";
@@ -233,6 +233,13 @@ export async function storeLedgers(
   ]);
   const failed = stored.find((answer) => answer.status === "rejected");
   if (failed) throw failed.reason;
+  const cleanUps = ledgers.flatMap(({ run, notes: { run: change } }) =>
+    run.purpose === "CLEAN_UP" && run.leg === UNTOUCHED && (change?.leg ?? UNTOUCHED) > UNTOUCHED ? [run.id] : [],
+  );
+  if (cleanUps.length > 0) {
+    const undone = await undoWork(tx, cleanUps);
+    transaction.afterCommit(() => parts.observer.runsUndone(undone));
+  }
   const ends = ledgers.flatMap(({ run, notes: { run: change, end } }) =>
     end ? [{ run: { ...run, errors: change?.errors ?? run.errors }, ...end }] : [],
   );

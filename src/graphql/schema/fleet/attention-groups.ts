@@ -112,18 +112,21 @@ async function accepted(
 
 /**
  * The suggestion for the failed runs of one operation. A restart of a node continues its newest work that changes the
- * state, so it is proposed only if that is of this operation.
+ * state, so it is proposed only if that is of this operation; for all of its nodes if others were undone.
  */
 async function suggestionForRuns(
   group: AttentionGroup,
-  { id, kind, options }: OperationRow,
+  { id, kind, options, finishedAt }: OperationRow,
   context: Context,
 ): Promise<Suggestion | null> {
   if (kind === "POWER") return accepted(group, { tried: ["POWER"], power: options.powerAction ?? null }, context);
   const [oldestId] = group.openCount > 0 ? group.nodeIds : [];
   const newest = oldestId === undefined ? null : await context.load.newestWork.load(oldestId);
   if (newest?.operationId !== id) return null;
-  return accepted(group, { tried: ATTENTION_KINDS.FAILED.actions, power: null }, context);
+  const found = await accepted(group, { tried: ATTENTION_KINDS.FAILED.actions, power: null }, context);
+  const { UNDONE = 0 } = await context.load.runCounts.load(id);
+  if (found?.action !== "RESTART" || UNDONE === 0) return found;
+  return finishedAt && { action: "RESTART", input: { work: { operationId: globalId("Operation", id) } } };
 }
 
 function withAll(

@@ -6,7 +6,7 @@ import type { SiteRow } from "../../../store/site.ts";
 import { builder, given, needs } from "../../base/builder.ts";
 import { addMutation } from "../../base/mutation.ts";
 import { payloadType, refusalFields } from "../../base/payload.ts";
-import { PhaseEnum, PowerOnFailureEnum, UnerasedDisksEnum } from "../../base/enums.ts";
+import { FailurePolicyEnum, PhaseEnum, PowerOnFailureEnum, UnerasedDisksEnum } from "../../base/enums.ts";
 
 const PhaseLimitRef = builder
   .objectRef<{ readonly phase: LimitedPhase; readonly limit: number }>("PhaseLimit")
@@ -76,6 +76,11 @@ const SiteRef = builder.objectRef<SiteRow>("Site").implement({
       type: PowerOnFailureEnum,
       description: "Power of a node whose cleaning or deployment fails, unless the request chooses.",
       resolve: ({ policy }) => policy.powerOnFailure ?? "OFF",
+    }),
+    commissionOnFailure: t.field({
+      type: FailurePolicyEnum,
+      description: "Effect of a failed node on the others of its commission, unless the request chooses.",
+      resolve: ({ policy }) => policy.commissionOnFailure ?? "CLEAN_UP_ALL",
     }),
     sharedIdentities: t.stringList({
       description:
@@ -173,6 +178,11 @@ addMutation("updateSite", {
         type: PowerOnFailureEnum,
         description:
           "Power of a node whose cleaning or deployment fails, unless the request chooses; null restores the default, OFF.",
+      }),
+      commissionOnFailure: t.field({
+        type: FailurePolicyEnum,
+        description:
+          "Effect of a failed node on the others of its commission, unless the request chooses; null restores the default, CLEAN_UP_ALL.",
       }),
       sharedIdentities: t.stringList({
         description:

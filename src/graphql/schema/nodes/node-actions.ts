@@ -155,17 +155,17 @@ async function stepOf({ run }: Subject, { load }: Context) {
 async function restartRefusal({ node, run: current }: Subject, context: Context): Promise<Refusal | null> {
   const { load } = context;
   const run = await load.newestWork.load(node.id);
-  const isUndone = run !== null && (await load.isCleanedUp.load(run.id));
   const names = { ref: node.name, nodeId: node.id };
-  const refusal = refusalOfRestart(names, node, run ?? undefined, { isUndone, isAnother: false });
+  const refusal = refusalOfRestart(names, node, run ?? undefined, false);
   if (refusal !== null || run === null) return refusal;
-  const [facts, plan, operation, succeeded] = await Promise.all([
+  const [facts, plan, operation, succeeded, isCleanedUp] = await Promise.all([
     factsAbout(node, current, context),
     load.plan.load(run.planHash),
     load.operation.load(run.operationId),
     load.succeededSteps.load(run.id),
+    load.isCleanedUp.load(run.id),
   ]);
-  return plan && operation && judgeRestart(node, facts, { run, isUndone, plan, operation, succeeded });
+  return plan && operation && judgeRestart(node, facts, { run, isCleanedUp, plan, operation, succeeded });
 }
 
 async function deletionRefusal({ node, run }: Subject, context: Context): Promise<Refusal | null> {

@@ -2,7 +2,7 @@
  * Plans summed up: groups of nodes with equal plans, refusals by code, the steps that change machines, and the duration
  * of the whole; for the query `plan`, for dry runs of verbs, and for accepted ones.
  */
-import { plannedChanges, stateCounts, summarizePlans } from "../../../engine/views.ts";
+import { plannedChanges, plannedFailure, stateCounts, summarizePlans } from "../../../engine/views.ts";
 import type { PlanGroup, PlanSummary, PlannedChange, RefusalGroup } from "../../../engine/admission/plan-summary.ts";
 import type { SubmitAnswer } from "../../../engine/input/answers.ts";
 import { ERROR_REMEDY, ERROR_STATUS } from "../../../errors.ts";
@@ -12,6 +12,7 @@ import type { FieldArgs } from "../../base/builder.ts";
 import { sizeWithin } from "../../base/connection.ts";
 import {
   ErrorCodeEnum,
+  FailurePolicyEnum,
   MachinePartEnum,
   NodeStateEnum,
   OperationKindEnum,
@@ -314,6 +315,19 @@ const PlanSummaryRef = builder.objectRef<PlanSummary>("PlanSummary").implement({
     refusals: t.expose("refusals", {
       type: [RefusalGroupRef],
       description: "Refused nodes by code, largest group first; empty if no node is refused.",
+    }),
+    onFailure: t.field({
+      type: FailurePolicyEnum,
+      nullable: true,
+      description:
+        "Failure policy that applies: of the request, or else the default. Null if every node is refused, and for a restart of operations with different ones.",
+      resolve: (summary) => plannedFailure(summary)?.onFailure ?? null,
+    }),
+    failureConsequence: t.string({
+      nullable: true,
+      description:
+        "What the failure of one node means for the others, as a sentence for each operation; null if every node is refused.",
+      resolve: (summary) => plannedFailure(summary)?.consequence ?? null,
     }),
     duration: t.field({
       type: PlanDurationRef,

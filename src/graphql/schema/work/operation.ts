@@ -1,5 +1,5 @@
 /** Operations: the type and its queries. verbs.ts and work.ts have the mutations that start them. */
-import { UNFINISHED_RUN_STATES } from "../../../lifecycle/operation-states.ts";
+import { isUnfinished } from "../../../lifecycle/operation-states.ts";
 import type { RunState } from "../../../lifecycle/operation-states.ts";
 import { countOperations, operationsPage } from "../../../store/operations/operation-lists.ts";
 import { restartedBy } from "../../../store/operations/operations.ts";
@@ -108,8 +108,6 @@ async function countOf(
     .reduce((sum, [, count]) => sum + count, 0);
 }
 
-const isFinal = (state: RunState) => !(UNFINISHED_RUN_STATES as readonly RunState[]).includes(state);
-
 builder.objectType(OperationRef, {
   description: "Accepted request for work on one or more nodes. Stored before the mutation returns.",
   fields: (t) => ({
@@ -128,7 +126,7 @@ builder.objectType(OperationRef, {
     }),
     onFailure: t.expose("onFailure", {
       type: FailurePolicyEnum,
-      description: "Effect of a failed node on the others.",
+      description: "Effect of a failed node on the others: as requested, or the default when it was accepted.",
     }),
     maxParallel: t.exposeInt("maxParallel", {
       nullable: true,
@@ -181,6 +179,17 @@ builder.objectFields(OperationRef, (t) => ({
     nullable: true,
     description: "Earliest failure: usually the cause of all others. Null if nothing failed.",
   }),
+  failureConsequence: t.string({
+    nullable: true,
+    description:
+      "What the failure of one node has meant for the others, as a sentence; null if no run is UNDONE. A plan has it in advance, in `PlanSummary.failureConsequence`.",
+    resolve: async ({ id, firstFailure }, _args, { load }) => {
+      const { UNDONE = 0 } = await load.runCounts.load(id);
+      if (UNDONE === 0) return null;
+      const others = UNDONE === 1 ? "1 other node" : `${UNDONE} other nodes`;
+      return `Node ${firstFailure?.nodeName ?? "unknown"} failed, so the work on ${others} was undone (onFailure: CLEAN_UP_ALL). Restart the operation to begin again.`;
+    },
+  }),
   cleanUpFailures: t.field({
     type: [FailureRef],
     description: "Failures during the clean-up by the failure policy. The original failure is in `firstFailure`.",
@@ -189,11 +198,16 @@ builder.objectFields(OperationRef, (t) => ({
   totalCount: t.exposeInt("totalCount", { description: "Number of nodes; for a discovery, number of addresses." }),
   finishedCount: t.int({
     description: "Number of runs in a final state; for a discovery, number of addresses that were probed or skipped.",
-    resolve: (operation, _args, context) => countOf(operation, context, isFinal),
+    resolve: (operation, _args, context) => countOf(operation, context, (state) => !isUnfinished(state)),
   }),
   failedCount: t.int({
     description: "Number of failed runs; for a discovery, number of addresses at which no node was found.",
     resolve: (operation, _args, context) => countOf(operation, context, (state) => state === "FAILED"),
+  }),
+  reachedCount: t.int({
+    description:
+      "Number of nodes that reached their target and were not cleaned up afterwards; for a discovery, number of addresses with a node.",
+    resolve: (operation, _args, context) => countOf(operation, context, (state) => state === "SUCCEEDED"),
   }),
   runCounts: t.field({
     type: [RunStateCountRef],

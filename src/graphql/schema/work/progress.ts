@@ -37,13 +37,6 @@ async function progressOfOperation(operation: OperationRow, context: Context): P
   return groups.reduce((sum, group) => sum + progressOf(group) * group.count, 0) / operation.totalCount;
 }
 
-async function reachedCount(operation: OperationRow, { load }: Context): Promise<number> {
-  if (operation.kind === "DISCOVER") return (await load.addressCounts.load(operation.id)).SUCCEEDED ?? 0;
-  return (await load.runGroups.load(operation.id))
-    .filter(({ state }) => state === "SUCCEEDED")
-    .reduce((sum, { count, undone }) => sum + count - undone, 0);
-}
-
 /** Null where the end is not up to the work: a discovery, an interrupt, and waves that wait for a request. */
 async function etaSeconds(operation: OperationRow, context: Context): Promise<number | null> {
   const { kind, finishedAt, interrupt, waveState, maxParallel, waves } = operation;
@@ -55,13 +48,8 @@ async function etaSeconds(operation: OperationRow, context: Context): Promise<nu
 builder.objectFields(OperationRef, (t) => ({
   progress: t.float({
     description:
-      "Share of the work that is done, 0 to 1: finished steps, weighted by their expected durations (for a discovery: addresses). Below 1 if work was left undone.",
+      "Share of the work that is done, 0 to 1: finished steps, weighted by their expected durations (for a discovery: addresses). Below 1 if work was left out or taken back.",
     resolve: (operation, _args, context) => progressOfOperation(operation, context),
-  }),
-  reachedCount: t.int({
-    description:
-      "Number of nodes that reached their target and were not cleaned up afterwards; for a discovery, number of addresses with a node.",
-    resolve: (operation, _args, context) => reachedCount(operation, context),
   }),
   etaSeconds: t.int({
     nullable: true,
@@ -74,7 +62,7 @@ builder.objectFields(OperationRef, (t) => ({
 builder.objectField(RunRef, "progress", (t) =>
   t.float({
     description:
-      "Share of the work that is done, 0 to 1: finished steps, weighted by their expected durations. Steps kept from an earlier run do not count.",
+      "Share of the work that is done, 0 to 1: finished steps, weighted by their expected durations. Steps kept from an earlier run do not count; 0 if the run is UNDONE.",
     resolve: async ({ state, position, planHash }, _args, context) =>
       progressOf({ state, position, steps: await weightsOf(planHash, context) }),
   }),

@@ -40,7 +40,7 @@ export const termFields = (t: InputFields) => ({
   onFailure: t.field({
     type: FailurePolicyEnum,
     description:
-      "Effect of a failed node on the others. Default CLEAN_UP_ALL for a commission, LEAVE for all other verbs.",
+      "Effect of a failed node on the others. Default `Site.commissionOnFailure` for a commission (CLEAN_UP_ALL unless it was changed), LEAVE for all other verbs.",
   }),
   powerOnFailure: t.field({
     type: PowerOnFailureEnum,
@@ -55,7 +55,7 @@ export const termFields = (t: InputFields) => ({
   waves: t.field({
     type: WavesInput,
     description:
-      "Start the nodes in waves; by default all at once. With `maxFailures`, the default `onFailure` of a commission is CLEAN_UP_FAILED.",
+      "Start the nodes in waves; by default all at once. With `maxFailures`, CLEAN_UP_FAILED takes the place of the default CLEAN_UP_ALL of a commission.",
   }),
   dryRun: t.boolean({
     required: true,

@@ -90,7 +90,7 @@ addMutation("stop", {
 addMutation("restart", {
   scope: "OPERATE",
   description:
-    "Continue stopped, failed or aborted work, each node by its own earlier request and with the present settings. Nodes whose work succeeded are not touched. By default the unfinished stage of a node runs again; see `from`.",
+    "Continue stopped, failed, aborted or undone work, each node by its own earlier request and with the present settings. Nodes whose work succeeded are not touched. By default the unfinished stage of a node runs again; see `from`.",
   input: builder.inputType("RestartInput", {
     description: "Stopped, failed or aborted work to restart, and terms.",
     fields: (t) => ({
