@@ -187,7 +187,9 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
     return refuse("INVALID_STATE", `Monitoring has reported node ${node.name} as disappeared. ${remedy}.`);
   }
   const remedy =
-    node.fault && !request.force ? remedyFor(node.fault.kind, request, found, inspectsWithoutReboot || isInPlace) : null;
+    node.fault && !request.force
+      ? remedyFor(node.fault.kind, request, found, inspectsWithoutReboot || isInPlace)
+      : null;
   if (node.fault && remedy !== null) {
     const { kind, since, message } = node.fault;
     return refuse(

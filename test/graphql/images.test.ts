@@ -234,7 +234,13 @@ describe("an image of an operation", () => {
     await ostler.commission(names, "AVAILABLE");
     const [name = ""] = names;
     const [node] = await nodesByNames(ostler.database.reader, names);
-    const row = { id: randomUUID(), nodeId: node?.id ?? "", runId: randomUUID(), driver: null, data: { bootMode: "BIOS" } };
+    const row = {
+      id: randomUUID(),
+      nodeId: node?.id ?? "",
+      runId: randomUUID(),
+      driver: null,
+      data: { bootMode: "BIOS" },
+    };
     await ostler.transact(({ tx }) => insertInventories(tx, [row]));
     const { plan } = await ostler.query(
       "query Plan($input: PlanInput!) { plan(input: $input) { results { image { name } error { code status path ... on ImageUnfitError { mismatch node { name } } } } } }",

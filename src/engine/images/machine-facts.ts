@@ -46,13 +46,15 @@ export function fitOf(
   const inventory = newest?.data ?? null;
   const facts = machineFactsOf({ inventory, settings: node.settings[driver] ?? {}, variables });
   const disks = disksIn(byAgent?.data ?? null);
-  const unfit = imageMismatches(image, disks === null ? facts : { ...facts, disks: null }).map(({ what, why }): Refusal => ({
-    code: "IMAGE_UNFIT",
-    message: `Image ${image.name} does not fit node ${node.name}: ${why}. Choose another image, or inspect the node if its inventory is out of date.`,
-    nodeId: node.id,
-    path: IMAGE_PATH,
-    imageMismatch: what,
-  }));
+  const unfit = imageMismatches(image, disks === null ? facts : { ...facts, disks: null }).map(
+    ({ what, why }): Refusal => ({
+      code: "IMAGE_UNFIT",
+      message: `Image ${image.name} does not fit node ${node.name}: ${why}. Choose another image, or inspect the node if its inventory is out of date.`,
+      nodeId: node.id,
+      path: IMAGE_PATH,
+      imageMismatch: what,
+    }),
+  );
   if (byAgent === null || disks === null) return { flaws: unfit, rootDisk: null };
   const seen = `the inspection by ${driver} of ${byAgent.takenAt.toISOString()}`;
   const choice = chooseRootDisk(disks, facts.rootDisk);

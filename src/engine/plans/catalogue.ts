@@ -70,9 +70,7 @@ export function catalogueOf(
   return [
     ...entries
       .filter(({ off }) => off === null)
-      .toSorted(
-        (a, b) => drivers.indexOf(a.driver) - drivers.indexOf(b.driver) || runningOrder(place(a), place(b)),
-      ),
+      .toSorted((a, b) => drivers.indexOf(a.driver) - drivers.indexOf(b.driver) || runningOrder(place(a), place(b))),
     ...entries.filter(({ off }) => off !== null),
   ];
 }

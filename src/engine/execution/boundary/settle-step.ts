@@ -31,7 +31,8 @@ import type { StepOutcome } from "../call/perform-step.ts";
 function diskFault({ ledger, claimed, step }: StepContext, found: JsonObject | null): Fault | null {
   const { plan, node, run, machine, installed } = claimed;
   const { driver, leg } = installStepOf(plan) ?? {};
-  const isOfAgent = step.driver === driver && machine.composition.drivers.some((one) => one.name === driver && one.usesAgent);
+  const isOfAgent =
+    step.driver === driver && machine.composition.drivers.some((one) => one.name === driver && one.usesAgent);
   if (!installed.image || !found || leg === undefined || leg < step.leg || !isOfAgent) return null;
   const inspection = { data: found, takenAt: ledger.now };
   const { flaws } = fitOf(

@@ -86,9 +86,7 @@ export async function inventoryDiff(
     : await newest();
   if (!to) return [];
   const from =
-    asked.from == null
-      ? earlier.find(({ driver }) => driver === to.driver)
-      : await snapshot(node, asked.from, context);
+    asked.from == null ? earlier.find(({ driver }) => driver === to.driver) : await snapshot(node, asked.from, context);
   return from ? changesBetween(from.data, to.data, []) : [];
 }
 
