@@ -155,7 +155,7 @@ function composeOf(
     composition: {
       giver: (name) => givers.get(name) ?? next.get(name)?.[0] ?? null,
       givers: (name) => [givers.get(name) ?? [], next.get(name) ?? []].flat(),
-      inspectors: [...new Set([inspector, agent])].filter((driver) => driver !== null),
+      inspectors: [...new Set([inspector, agent])].filter((one) => one !== null),
       drivers: involved,
     },
   };

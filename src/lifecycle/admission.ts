@@ -143,9 +143,7 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
     return refuse("PROTECTED", `Node ${node.name} is protected. Remove the protection with updateNodes first.`);
   }
   // An inspection that restarts the machine would restart that of the other node.
-  const { inspectsWithoutReboot, inspectsInPlace = inspectsWithoutReboot } = node;
-  const isInPlace = inspectsInPlace && (node.state === "AVAILABLE" || node.state === "ACTIVE");
-  const restarts = request.verb === "INSPECT" && !inspectsWithoutReboot && !isInPlace && !request.force;
+  const restarts = request.verb === "INSPECT" && inspectionRestarts(node) && !request.force;
   if (node.identityConflict && (destroys || restarts))
     return refuse("IDENTITY_CONFLICT", conflictMessage(node.name, node.identityConflict));
   if (node.isRetired && putsInService) {
@@ -159,7 +157,7 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
     ...request.options,
     // A cleaning that is repeated ends where the failed one was to end.
     manualCleaning: request.options.manualCleaning === true || node.failedTarget === "MANAGEABLE",
-    inspectsWithoutReboot: inspectsInPlace,
+    inspectsWithoutReboot: node.inspectsInPlace ?? node.inspectsWithoutReboot,
     keepsSystem: keepsSystem(node, request.options),
     retired: node.isRetired,
   };
@@ -187,9 +185,7 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
     return refuse("INVALID_STATE", `Monitoring has reported node ${node.name} as disappeared. ${remedy}.`);
   }
   const remedy =
-    node.fault && !request.force
-      ? remedyFor(node.fault.kind, request, found, inspectsWithoutReboot || isInPlace)
-      : null;
+    node.fault && !request.force ? remedyFor(node.fault.kind, request, found, !inspectionRestarts(node)) : null;
   if (node.fault && remedy !== null) {
     const { kind, since, message } = node.fault;
     return refuse(
@@ -205,6 +201,11 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
     );
   }
   return { admitted: true, route: found };
+}
+
+/** Whether an inspection restarts the machine. A node in service is inspected only by drivers that do not. */
+function inspectionRestarts({ state, inspectsWithoutReboot, inspectsInPlace }: NodeFacts): boolean {
+  return !inspectsWithoutReboot && !(inspectsInPlace && (state === "AVAILABLE" || state === "ACTIVE"));
 }
 
 /** The sentence of a refusal because of the node's state. */

@@ -152,17 +152,24 @@ function pathsIn({ name, path, byPath, paths }: JsonObject): readonly string[] {
   return [...new Set(all.filter((one) => one?.startsWith("/dev/")))].filter((one) => one !== null);
 }
 
+const HINTS: Readonly<Record<keyof RootDiskHints, (value: StoredJson | undefined) => unknown>> = {
+  path: textOf,
+  serial: textOf,
+  wwn: textOf,
+  vendor: textOf,
+  model: textOf,
+  kind: kindOf,
+  rotational: flagOf,
+  controller: textOf,
+  slot: countOf,
+  hctl: textOf,
+  minimumBytes: countOf,
+  maximumBytes: countOf,
+};
+
 export function hintsOf(hints: JsonObject): RootDiskHints {
-  const known = <Name extends keyof RootDiskHints, Value>(
-    names: readonly Name[],
-    valueOf: (value: StoredJson | undefined) => Value | null,
-  ) => Object.fromEntries(names.map((name) => [name, valueOf(hints[name])]).filter(([, value]) => value !== null));
-  return {
-    ...known(["path", "serial", "wwn", "vendor", "model", "controller", "hctl"], textOf),
-    ...known(["slot", "minimumBytes", "maximumBytes"], countOf),
-    ...known(["kind"], kindOf),
-    ...known(["rotational"], flagOf),
-  };
+  const given = Object.entries(HINTS).map(([name, read]) => [name, read(hints[name])]);
+  return Object.fromEntries(given.filter(([, value]) => value !== null));
 }
 
 function textOf(value: StoredJson | undefined): string | null {

@@ -73,8 +73,8 @@ function merged(outputs: readonly JsonObject[]): JsonObject {
   const data: JsonObject = Object.fromEntries(outputs.flatMap((output) => Object.entries(output)));
   const incomplete = outputs.flatMap((output, index) => {
     const names = output["incomplete"];
-    const isLater = (name: StoredJson) => outputs.slice(index + 1).some((later) => Object.hasOwn(later, String(name)));
-    return Array.isArray(names) ? names.filter((name) => !isLater(name)) : [];
+    const isLater = (name: string) => outputs.slice(index + 1).some((later) => Object.hasOwn(later, name));
+    return Array.isArray(names) ? names.filter((name) => typeof name === "string" && !isLater(name)) : [];
   });
   const { incomplete: _own, ...rest } = data;
   return incomplete.length === 0 ? rest : { ...rest, incomplete };
