@@ -41,7 +41,6 @@ export function createReport(): Report {
     async scenario(name, run) {
       const [began, failedBefore] = [performance.now(), failed];
       console.log(`\n---- ${name}`);
-      using _ = keepReporting(name.replace(/:.*/, ""));
       try {
         await run();
       } catch (error) {
