@@ -1,7 +1,7 @@
 /**
  * `npm run bench`: measures performance on this machine. Absolute rates depend on the machine and its load; compare the
  * ratios, such as that of the engine to the bare loop in the same minute. Figures and their limits:
- * docs/performance.md.
+ * bench/README.md.
  */
 import { parseArgs } from "node:util";
 import { messageOf } from "../src/errors.ts";

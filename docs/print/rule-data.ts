@@ -1371,6 +1371,23 @@ export const RULES: readonly RuleSection[] = [
     ],
   },
   {
+    title: "Installation",
+    rules: [
+      {
+        id: "R-820",
+        rule: "A port for the API that browsers refuse to connect to is refused at the start.",
+      },
+      {
+        id: "R-821",
+        rule: "The page about the installation, the units, their settings, the image and `compose.yaml` have the same plugins, ports, folders and packages, and those of the code.",
+      },
+      {
+        id: "R-822",
+        rule: "The build of boot media, the demonstration with virtual machines and the end-to-end test name all missing Debian packages before they start anything.",
+      },
+    ],
+  },
+  {
     title: "Provisioning network",
     rules: [
       {

@@ -6,7 +6,7 @@ import { setFlagsFromString } from "node:v8";
 
 /**
  * Growth between two collections of the old generation, in percent of what is in use. With 50, a cycle of a node took a
- * further 3 % of the service's CPU and the peak was 20 MB lower (docs/performance.md, “Memory”).
+ * further 3 % of the service's CPU and the peak was 20 MB lower (bench/README.md, “Memory”).
  */
 const GROWTH_PERCENT = 80;
 

@@ -2,7 +2,7 @@
  * The short chaos run: two minutes of faults on separate replicas and a separate PostgreSQL, then the checker. The seed
  * determines the plan; the progress of the work depends on the machine. Promises with limits in seconds are reported,
  * but do not fail the test, because other tests may use the machine at the same time. The long run
- * (docs/fault-testing.md) enforces them.
+ * (test/chaos/README.md) enforces them.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";

@@ -1,7 +1,7 @@
 /**
  * `npm run tool -- chaos`: runs three replicas on one PostgreSQL with a fleet of machines, clients and subscribers, and
  * injects faults into all of them for a while. Then the faults stop, the remaining work ends, the database is read, and
- * the checker compares it with the records. docs/fault-testing.md describes the run and its output.
+ * the checker compares it with the records. test/chaos/README.md describes the run and its output.
  *
  * Options: --seed N --minutes 2 --kills N --db-restarts N --nodes 1000 --streams 50 --replicas 3 --clients 6
  * --concurrency 8 --nemeses kill,freeze,… --folder path --keep --service path

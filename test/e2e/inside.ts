@@ -23,13 +23,12 @@ const folder = mkdtempSync(join(tmpdir(), "ostler-e2e-"));
 async function main(): Promise<void> {
   const chosen = SCENARIOS.filter(({ name }) => order.names.includes(name));
   const withService = chosen.some(({ name }) => name !== "machines");
-  const lab = await (async () => {
-    using _ = keepReporting("starting the machines");
-    const started = await startLab({ folder, artifacts: order.artifacts, report, withService }, parts);
-    if (withService) await registerAll(started);
-    return started;
-  })();
+  const starting = keepReporting("starting the machines");
+  const lab = await startLab({ folder, artifacts: order.artifacts, report, withService }, parts);
+  if (withService) await registerAll(lab);
+  starting[Symbol.dispose]();
   for (const { name, about, run } of chosen) {
+    using _ = keepReporting(name);
     await report.scenario(`${name}: ${about}`, () => run(lab));
     if (withService) await switchOff(lab.api, lab.machines).catch((error: unknown) => report.note(String(error)));
   }

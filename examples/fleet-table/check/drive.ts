@@ -1,11 +1,10 @@
 /** Drives the page in a browser, and compares what it shows with the database. */
 import { mkdirSync } from "node:fs";
-import { chromium } from "playwright-core";
 import { createChanges } from "./changes.ts";
 import { startFront } from "./front.ts";
 import { SCENARIOS } from "./scenarios.ts";
 import { startService } from "./service.ts";
-import { openTab } from "./tab.ts";
+import { launchBrowser, openTab } from "./tab.ts";
 
 export interface DriveOptions {
   /** Of the example. */
@@ -29,11 +28,7 @@ export async function drive(options: DriveOptions): Promise<{ readonly passed: n
   await using service = await startService();
   await service.register(options.nodes);
   await using front = await startFront(`${options.folder}dist`, service.url);
-  // Chromium refuses its sandbox to root.
-  const sandbox = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
-  const program = await chromium.launch({ executablePath: options.browser, args: sandbox });
-  await using cleanup = new AsyncDisposableStack();
-  cleanup.defer(() => program.close());
+  await using program = await launchBrowser(options.browser);
   const tab = await openTab(program);
   tab.page.on("pageerror", (error) => check("the page throws nothing", false, String(error)));
   const changes = createChanges(service, options.nodes);

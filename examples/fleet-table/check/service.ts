@@ -33,7 +33,8 @@ const MODELS = ["PowerEdge R650", "ProLiant DL360", "SR650 V3"];
 const BATCH = 1_000;
 const TICKS_PER_SECOND = 100;
 
-export async function startService(): Promise<Service> {
+/** `flags`: further ones of the service. */
+export async function startService(...flags: readonly string[]): Promise<Service> {
   await using making = new AsyncDisposableStack();
   const folder = mkdtempSync(join(tmpdir(), "ostler-example-"));
   making.defer(() => rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }));
@@ -47,7 +48,7 @@ export async function startService(): Promise<Service> {
   let child: ChildProcess | null = null;
 
   async function start(): Promise<void> {
-    const started = spawn(process.execPath, [MAIN, "--plugins", "fake"], {
+    const started = spawn(process.execPath, [MAIN, "--plugins", "fake", ...flags], {
       env: {
         PATH: process.env["PATH"],
         DATABASE_URL: databaseUrl,

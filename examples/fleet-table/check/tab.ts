@@ -1,4 +1,5 @@
 /** A page in the browser, with what it sends to the service. */
+import { chromium } from "playwright-core";
 import type { Browser, Page } from "playwright-core";
 
 export const VIEWPORT = { width: 1280, height: 800 };
@@ -14,6 +15,13 @@ export interface Tab {
     resumed: number;
     others: number;
   };
+}
+
+/** `path`: of the program. */
+export function launchBrowser(path: string): Promise<Browser> {
+  // Chromium refuses its sandbox to root.
+  const sandbox = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
+  return chromium.launch({ executablePath: path, args: sandbox });
 }
 
 export async function openTab(program: Browser): Promise<Tab> {

@@ -37,10 +37,9 @@ export function missingPrograms(needed: Needed): string | null {
   const isThere = (name: string) =>
     name.startsWith("/") ? existsSync(name) : FOLDERS.some((folder) => existsSync(join(folder, name)));
   const missing = Object.entries(needed).filter(([name]) => !isThere(name));
+  if (missing.length === 0) return null;
   const packages = [...new Set(missing.map(([, one]) => one))].toSorted().join(" ");
-  return missing.length === 0
-    ? null
-    : `Missing: ${missing.map(([name]) => name).join(", ")}. Install the Debian packages: apt-get install --no-install-recommends ${packages}`;
+  return `Missing: ${missing.map(([name]) => name).join(", ")}. Install the Debian packages: apt-get install --no-install-recommends ${packages}`;
 }
 
 interface RunOptions {

@@ -1,6 +1,6 @@
 /**
  * `node test/chaos/checker/summary.ts <folder>`: prints a section of Markdown about a checked run for
- * docs/fault-testing.md: size of the run, faults, take-over times, and the result of each promise.
+ * test/chaos/README.md: size of the run, faults, take-over times, and the result of each promise.
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -11,7 +11,7 @@ export interface Report {
   summary(): string;
 }
 
-/** Below ten seconds, so that nobody waits for longer without a sign of life. */
+/** Below ten seconds, so that the output never stands still for longer. */
 const REPEAT_MS = 8_000;
 
 /** Prints a line with the seconds every 8 seconds, until it is disposed of. */
@@ -41,7 +41,6 @@ export function createReport(): Report {
     async scenario(name, run) {
       const [began, failedBefore] = [performance.now(), failed];
       console.log(`\n---- ${name}`);
-      using _ = keepReporting(name.replace(/:.*/, ""));
       try {
         await run();
       } catch (error) {
