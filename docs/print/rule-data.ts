@@ -1424,6 +1424,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-577",
         rule: "A step, or the wait after one, counts as stuck if it lasts longer than 90 % of the last 1,000, or than an hour if there are fewer than five.",
       },
+      {
+        id: "R-843",
+        rule: "`cause` of a failure, and of a group of nodes, is in the words of the driver alone: the same on every node, without its name and the step.",
+      },
       { id: "R-578", rule: "The groups of `attention` are read in one statement." },
       {
         id: "R-644",

@@ -143,7 +143,7 @@ async function parkStep(context: StepContext, outcome: Extract<StepOutcome, { ki
 /** Parks the run until the step's next attempt, or gives the step up. `ignoredSignal`: it may still be running. */
 export function failStep(context: StepContext, fault: Fault, ignoredSignal = false): RunDirective {
   const { ledger, claimed, step, attempt, interrupt } = context;
-  const failure = toFailure(claimed, step, { ...fault, reason: describeFault(claimed, step, fault.reason) });
+  const failure = toFailure(claimed, step, fault, describeFault(claimed, step, fault.reason));
   if (interrupt === "ABORT") {
     ledger.changeAttempt(attempt, { part: "ABORT", failure });
     return beginAbort(claimed, { ...attempt, failure }, { ignoredSignal });
