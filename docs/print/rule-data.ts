@@ -325,6 +325,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "The plan hash covers the effective variables, the host group, the failure policy and `powerOnFailure` too.",
       },
       {
+        id: "R-844",
+        rule: "A request that is refused because its plan has changed names what differs: the terms of the request, and of up to 50 nodes those whose state, steps, variables or power after a failure differ.",
+      },
+      {
         id: "R-053",
         rule: "`maxParallel` limits the nodes of an operation that are worked on at the same time; the others begin in the order of the request.",
       },
