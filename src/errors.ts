@@ -110,7 +110,7 @@ export const ERROR_REMEDY: Readonly<Record<ErrorCode, string>> = {
   INTERRUPTED: "Find out on the machine how far the step came, then restart the work.",
   ABORTED: "Restart the work if it is still wanted.",
   CAPACITY: "Try again later, or request fewer nodes.",
-  BACKEND_FAILED: "Mend the cause that the message names, then restart the work.",
+  BACKEND_FAILED: "Fix the problem named in the message, then restart.",
   AGENT_UNAVAILABLE: "Set up what the message names, then restart the work.",
   TIMEOUT: "Check whether the machine answers, then restart the work.",
   STOP_TIMEOUT: "Check the machine, then restart the work.",

@@ -337,6 +337,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "The plan hash covers the effective variables, the host group, the failure policy and `powerOnFailure` too.",
       },
       {
+        id: "R-844",
+        rule: "A request that is refused because its plan has changed names what differs: the terms of the request, and of up to 50 nodes those whose state, steps, variables or power after a failure differ.",
+      },
+      {
         id: "R-053",
         rule: "`maxParallel` limits the nodes of an operation that are worked on at the same time; the others begin in the order of the request.",
       },
@@ -1472,6 +1476,10 @@ export const RULES: readonly RuleSection[] = [
       {
         id: "R-577",
         rule: "A step, or the wait after one, counts as stuck if it lasts longer than 90 % of the last 1,000, or than an hour if there are fewer than five.",
+      },
+      {
+        id: "R-843",
+        rule: "`cause` of a failure, and of a group of nodes, is in the words of the driver alone: the same on every node, without its name and the step.",
       },
       { id: "R-578", rule: "The groups of `attention` are read in one statement." },
       {

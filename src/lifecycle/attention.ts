@@ -1,4 +1,4 @@
-/** Reasons for which nodes need a person: their kinds and limits, a sentence about each cause, and its remedy. */
+/** Reasons for which nodes need a person: their kinds and limits, and the remedy for each. */
 import { ERROR_REMEDY } from "../errors.ts";
 import type { ErrorCode } from "../errors.ts";
 import type { PowerChange } from "./verbs.ts";
@@ -37,7 +37,7 @@ export const ATTENTION_LIMITS = {
 export const ATTENTION_KINDS = {
   FAILED: {
     description: "The last work failed or was aborted, and no work has followed.",
-    remedy: "Mend the cause, then restart the work.",
+    remedy: "Fix the cause, then restart.",
     actions: ["RESTART", "MANAGE"],
   },
   STUCK: {
@@ -108,21 +108,10 @@ export interface AttentionCause {
   readonly detail: string | null;
   /** The text of the oldest: an error, a fault, a reason. */
   readonly message: string | null;
-}
-
-/** A sentence for people. `ofRuns`: the group is of failed runs, whose nodes may have other runs by now. */
-export function causeText(
-  { kind, state, step, driver, code, detail, message }: AttentionCause,
-  { ofRuns }: { readonly ofRuns: boolean },
-): string {
-  const at = step === null ? "" : ` at ${step}`;
-  const where = state === null ? "" : ` ${state.toLowerCase().replaceAll("_", " ")}`;
-  const meaning = ofRuns ? "The work on the node failed." : ATTENTION_KINDS[kind].description;
-  const facts = [`${where}${at}`.trim(), driver === null ? "" : `driver ${driver}`, code ?? detail ?? ""].filter(
-    (fact) => fact !== "",
-  );
-  const first = `${meaning} Here: ${facts.join(", ")}.`;
-  return message === null ? first : `${first} The oldest: ${message}`;
+  /** The same without node and step, in the words of the driver. */
+  readonly cause: string | null;
+  /** Number of different causes in the group. */
+  readonly causeCount: number;
 }
 
 export function remedyOf({ kind, code }: Pick<AttentionCause, "kind" | "code">): string {

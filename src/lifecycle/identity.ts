@@ -41,8 +41,13 @@ export function conflictRemedy({ kind }: Pick<Shared, "kind">): string {
 }
 
 /** Why a node with a conflict is refused. */
-export function conflictMessage(name: string, { kind, value, nodeName }: Shared): string {
-  return `Node ${name} seems to be the same machine as node ${nodeName}: both have the ${KIND_WORDS[kind]} ${value}. ${conflictRemedy({ kind })}`;
+export function conflictMessage(name: string, shared: Shared): string {
+  return `Node ${name} ${conflictReason(shared)}`;
+}
+
+/** The same without the name of the node. */
+export function conflictReason({ kind, value, nodeName }: Shared): string {
+  return `seems to be the same machine as node ${nodeName}: both have the ${KIND_WORDS[kind]} ${value}. ${conflictRemedy({ kind })}`;
 }
 
 /** Ports that a notation of an address may leave out, as all drivers do not have the same. */

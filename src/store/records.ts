@@ -19,6 +19,8 @@ export type JsonObject = { readonly [key: string]: StoredJson };
 export interface Failure {
   readonly code: ErrorCode;
   readonly message: string;
+  /** The driver's or the engine's words alone, without node and step. Absent: as the message. */
+  readonly cause?: string;
   /** `interface.name`; null if it failed before or between steps. */
   readonly step: string | null;
   readonly nodeId: string | null;

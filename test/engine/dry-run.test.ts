@@ -21,7 +21,11 @@ const namesOf = (answer: SubmitAnswer) =>
 /** The plan of a dry run and its hash. */
 async function planned(kind: VerbRequest["kind"], nodes: readonly TestNode[], more: Partial<VerbRequest> = {}) {
   const answer = await ostler.submit(kind, nodes, { ...more, dryRun: true });
-  expect(answer).toMatchObject({ operationId: null, refusals: [], planHash: expect.stringMatching(/^[0-9a-f]{64}$/) });
+  expect(answer).toMatchObject({
+    operationId: null,
+    refusals: [],
+    planHash: expect.stringMatching(/^[\w-]+\.[\w-]*\.[\w-]{43}$/),
+  });
   return answer.planHash ?? "";
 }
 
@@ -158,6 +162,28 @@ describe("request with a plan hash", () => {
     await ostler.operationEnds(await ostler.begin("DEPLOY", [node]));
     expect(await ostler.nodeState(node)).toBe("DEPLOY_FAILED");
     expect(await ostler.submit("DEPLOY", [node], { planHash })).toMatchObject(STALE);
+  });
+
+  test("request with a plan hash that is refused names the nodes whose state has changed, and what else differs [R-844]", async () => {
+    const nodes = await ostler.aNode().in("AVAILABLE").times(3);
+    const planHash = await planned("DECOMMISSION", nodes);
+    await ostler.operationEnds(await ostler.begin("DEPLOY", nodes.slice(1)));
+    const [refusal] = (await ostler.submit("DECOMMISSION", nodes, { planHash, onFailure: "CLEAN_UP_ALL" })).refusals;
+    const changed = nodes.slice(1).map(({ name }) => name);
+    expect(refusal).toMatchObject({ ...STALE.refusals[0], nodes: { count: 2, refs: changed } });
+    expect(refusal?.message).toContain("onFailure (the plan has LEAVE, the request CLEAN_UP_ALL)");
+    expect(refusal?.message).toContain(`the state of ${changed.join(", ")}, the steps of ${changed.join(", ")}`);
+    expect(refusal?.message).not.toMatch(/variables|hostGroup|image|powerOnFailure|verb/);
+  });
+
+  test("request with a plan hash that is refused says which term of it differs", async () => {
+    const [node, other] = (await ostler.aNode().in("AVAILABLE").times(2)) as [TestNode, TestNode];
+    const planHash = await planned("DEPLOY", [node]);
+    const messageOf = async (nodes: readonly TestNode[], more: object) =>
+      (await ostler.submit("DEPLOY", nodes, { planHash, ...more })).refusals[0]?.message;
+    expect(await messageOf([node, other], {})).toContain(": the nodes or their order.");
+    expect(await messageOf([node], { powerOnFailure: "LEAVE" })).toContain(`: powerOnFailure of ${node.name}.`);
+    expect(await messageOf([node], { planHash: "0".repeat(64) })).toContain(": this is not its planHash.");
   });
 
   test("request with a plan hash is refused with the node's own refusal when the node no longer accepts the verb", async () => {

@@ -21,6 +21,7 @@ interface Group {
   readonly driver: string | null;
   readonly detail: string | null;
   readonly cause: string;
+  readonly message: string | null;
   readonly remedy: string;
   readonly nodeCount: number;
   readonly nodes: readonly { readonly name: string }[];
@@ -36,6 +37,7 @@ interface Answer {
   readonly groupCount: number;
   readonly otherGroupCount: number;
   readonly nodeCount: number;
+  readonly maintenanceCount: number;
   readonly cursor: string;
 }
 
@@ -43,8 +45,8 @@ interface Answer {
 const asking = (kind: string, field: string) =>
   `${kind} Attention($filter: NodeFilter, $kinds: [AttentionKind!], $first: Int! = 20, $nodesMax: Int! = 5) {
     attention: ${field}(filter: $filter, kinds: $kinds, first: $first, nodesMax: $nodesMax) {
-      groups { kind state code step driver detail cause remedy nodeCount since nodes { name } suggestion { action mutation input inputForAll } }
-      cursor groupCount otherGroupCount nodeCount
+      groups { kind state code step driver detail cause causeCount message remedy nodeCount since nodes { name } suggestion { action mutation input inputForAll } }
+      cursor groupCount otherGroupCount nodeCount maintenanceCount
     }
   }`;
 const CHANGES = asking("subscription", "attentionChanges");
@@ -93,9 +95,26 @@ describe("attention", () => {
       },
       { kind: "FAILED", state: "ENROLLED", code: "BACKEND_FAILED", step: "power.verify", driver: "fake", nodeCount: 1 },
     ]);
-    expect(groups[0]?.cause).toMatch(/the disk is broken/);
+    expect(groups[0]).toMatchObject({
+      cause: "the disk is broken",
+      causeCount: 1,
+      remedy: expect.stringMatching(/^Fix/) as string,
+    });
+    expect(groups[0]?.message).toMatch(/^Node \S+: clean\.erase_disks failed: the disk is broken\.$/);
     expect(groups[0]?.suggestion).toMatchObject({ action: "RESTART", mutation: "restart" });
     expect(await follow(groups[0] as Group)).toEqual([]);
+  });
+
+  test("the cause of a group is that of the oldest node, and different causes are counted [R-843]", async () => {
+    const names = [...(await failing(1, "the disk is worn out")), ...(await failing(2, "the disk is missing"))];
+    const { groups } = await attention(of(names));
+    expect(groups).toMatchObject([{ nodeCount: 3, cause: "the disk is worn out", causeCount: 2 }]);
+    const { nodes } = await ostler.query<{ nodes: { nodes: { lastError: { cause: string } }[] } }>(
+      "query Causes($names: [String!]!) { nodes(filter: { name: { in: $names } }) { nodes { lastError { cause } } } }",
+      { names },
+    );
+    const causes = nodes.nodes.map(({ lastError }) => lastError.cause).toSorted();
+    expect(causes).toEqual(["the disk is missing", "the disk is missing", "the disk is worn out"]);
   });
 
   test("groups that `first` leaves out are counted, and nodes up to `nodesMax` are named", async () => {
@@ -159,7 +178,8 @@ describe("attention", () => {
       .sql`update nodes set presence = 'DISAPPEARED', maintenance_since = now() - interval '8 days', maintenance_reason = 'fan' where name = ${names[3] ?? ""}`;
     await ostler.test
       .sql`update nodes set presence = 'DISAPPEARED', maintenance_since = now(), maintenance_reason = 'fan' where name = ${names[4] ?? ""}`;
-    const { groups } = await attention(of(names));
+    const { groups, maintenanceCount } = await attention(of(names));
+    expect(maintenanceCount).toBe(2);
     expect(
       groups.map(({ kind, detail, nodes, suggestion }) => [kind, detail, nodes[0]?.name, suggestion?.action]),
     ).toEqual([

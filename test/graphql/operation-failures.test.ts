@@ -29,7 +29,7 @@ interface Failures {
 async function failures(uuid: string, args = ""): Promise<Failures> {
   const { operation } = await ostler.query<{ operation: { failures: Failures } }>(
     `query Failures($id: ID!) { operation(id: $id) { failures${args} {
-      groups { kind state code step driver detail cause message remedy nodeCount openCount since nodes { name } operation { uuid } suggestion { mutation input } }
+      groups { kind state code step driver detail cause causeCount message remedy nodeCount openCount since nodes { name } operation { uuid } suggestion { mutation input } }
       groupCount otherGroupCount nodeCount openCount
     } } }`,
     { id: uuid },
@@ -56,7 +56,7 @@ async function restart(input: object): Promise<string> {
 }
 
 describe("Operation.failures", () => {
-  test("failed runs are grouped by code, step and driver, and the suggested restart is accepted [R-635, R-636]", async () => {
+  test("failed runs are grouped by code, step and driver, the cause has the words of the driver, and the suggested restart is accepted [R-635, R-636, R-843]", async () => {
     const disks = await ostler.register(3, brokenDisk);
     const login = await ostler.register(2, { refusesLogin: true });
     const fine = await ostler.register(1);
@@ -71,6 +71,9 @@ describe("Operation.failures", () => {
         step: "clean.erase_disks",
         driver: "fake",
         detail: null,
+        cause: "the disk is broken",
+        causeCount: 1,
+        remedy: "Fix the problem named in the message, then restart.",
         nodeCount: 3,
         openCount: 3,
         operation: { uuid },

@@ -77,8 +77,8 @@ export const MUTATIONS: readonly Mutation[] = [
     id: "M08",
     breaks: "a plan hash depends on the state of each node",
     file: "src/engine/admission/plan-hash.ts",
-    from: "JSON.stringify([node.id, node.state, planHash, target, variables.hash, powerOnFailure])",
-    to: "JSON.stringify([node.id, planHash, target, variables.hash, powerOnFailure])",
+    from: "{ state: node.state, steps: [planHash, target],",
+    to: "{ steps: [planHash, target],",
     tests: ["test/engine/dry-run.test.ts", "test/engine/plan.test.ts"],
   },
   {

@@ -18,7 +18,7 @@ import { effectiveVariables } from "./effective-variables.ts";
 import type { IsSameInput } from "./idempotency.ts";
 import { createImageCheck } from "./operation-image.ts";
 import type { OperationImage } from "./operation-image.ts";
-import { planHashOf } from "./plan-hash.ts";
+import { planHashOf, stalePlan } from "./plan-hash.ts";
 import { planNodes } from "./plan-nodes.ts";
 import type { AdmittedNode, BusyNode, NodeDecision } from "./plan-nodes.ts";
 import { failurePolicyOf, powerOnFailureOf } from "./request-terms.ts";
@@ -135,7 +135,8 @@ export async function judgeRequest({ terms, parts }: DecidedRequest): Promise<Ju
     return { answer: { operationId: null, results, refusals: summaryOf(answers), replayed: false } };
   }
   const planHash = await planHashOf(parts);
-  if (terms.planHash !== undefined && terms.planHash !== planHash) return { answer: refuseRequest([STALE_PLAN]) };
+  const stale = terms.planHash === undefined ? null : stalePlan(parts, terms.planHash, planHash);
+  if (stale) return { answer: refuseRequest([stale]) };
   const tooLarge = parts.flatMap(({ submission: { earlierVariables } }) =>
     sizeFlaws(
       "The variables together with those of the restarted operation",
@@ -148,13 +149,6 @@ export async function judgeRequest({ terms, parts }: DecidedRequest): Promise<Ju
   if (terms.dryRun) return { answer: { operationId: null, results: answers, refusals: [], replayed: false, planHash } };
   return { planHash, answers };
 }
-
-const STALE_PLAN: Refusal = {
-  code: "STALE_REVISION",
-  message:
-    "The plan has changed: a node, its cluster's settings, a driver or the site's policy was changed, or the request differs (other nodes, another order, another image, other variables, another failure policy or another power after a failure). Read the new plan and send its planHash.",
-  path: ["input", "planHash"],
-};
 
 function refusedAnswer(
   ref: string,

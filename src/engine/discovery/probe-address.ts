@@ -155,6 +155,7 @@ function failureAt(address: string, { code, reason, retryable, failureKind }: Fa
   return {
     code,
     message,
+    cause: reason,
     step: null,
     nodeId: null,
     nodeName: null,

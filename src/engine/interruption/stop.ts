@@ -278,9 +278,11 @@ export async function stopTimeout(context: EngineContext, operationId: string): 
 
 async function failLate(transaction: Transaction, run: RunRow, step: PlannedStep | undefined): Promise<Failure> {
   const label = stepLabel(step);
+  const cause = "still running when the time for the stop was over";
   const failure: Failure = {
     code: "STOP_TIMEOUT",
-    message: `Node ${run.nodeName}: ${label ?? "its step"} was still running when the time for the stop was over. Check the machine, then restart the work.`,
+    message: `Node ${run.nodeName}: ${label ?? "its step"} was ${cause}. Check the machine, then restart the work.`,
+    cause,
     step: label,
     nodeId: run.nodeId,
     nodeName: run.nodeName,

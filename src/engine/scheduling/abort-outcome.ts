@@ -38,9 +38,11 @@ export function abortedFailure(
 ): Failure {
   const where = step === null ? "" : ` ${moment} ${step}`;
   const why = reason === null ? "" : `: ${reason}`;
+  const cause = `aborted by ${by ?? ENGINE}${where}${sentence(why)}`;
   return {
     code: "ABORTED",
-    message: `Node ${nodeName} was aborted by ${by ?? ENGINE}${where}${sentence(why)}`,
+    message: `Node ${nodeName} was ${cause}`,
+    cause,
     step,
     nodeId,
     nodeName,

@@ -32,6 +32,10 @@ export const FailureRef = builder.objectRef<Failure>("Failure").implement({
       description: "What happened, to which node, and what to do; for people.",
       resolve: FAILURE_FIELDS.message.value,
     }),
+    cause: t.string({
+      description: "Why it failed, in the words of the driver or of Ostler alone, without node and step.",
+      resolve: FAILURE_FIELDS.cause.value,
+    }),
     step: t.string({
       nullable: true,
       description: "Step that failed; null if no step had started.",

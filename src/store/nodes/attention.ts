@@ -31,6 +31,8 @@ export interface Attention {
   readonly groupCount: number;
   /** Number of different nodes in all groups. */
   readonly nodeCount: number;
+  /** Number of nodes in maintenance, however long. */
+  readonly maintenanceCount: number;
   /** As of which the nodes were read. */
   readonly cursor: LogCursor;
 }
@@ -57,7 +59,7 @@ function fleet(filter: NodeFilter | undefined): SQL {
       case when ${HAS_POWER_DRIFT} then ${nodes.wantedPower} end as wanted, ${nodes.powerReadAt} as power_at, ${nodes.presence} as presence, ${nodes.maintenanceSince} as maintained, ${nodes.maintenanceReason} as maintained_why, ${nodes.updatedAt} as updated,
       exists (select from ${runs} where ${runs.nodeId} = ${nodes.id} and ${runs.finishedAt} is null) as busy
     from ${nodes}
-    where (${nodeCondition(filter) ?? sql`true`}) and (${nodes.state} = 'STOPPED' or ${nodes.state} in ${FAILED_STATES} or ${nodes.lastError} is not null or ${nodes.faultKind} is not null or ${nodes.identityConflict} is not null or ${HAS_POWER_DRIFT} or ${nodes.presence} = 'DISAPPEARED' or ${nodes.maintenanceSince} < now() - make_interval(days => ${maintenanceDays}))`;
+    where (${nodeCondition(filter) ?? sql`true`}) and (${nodes.state} = 'STOPPED' or ${nodes.state} in ${FAILED_STATES} or ${nodes.lastError} is not null or ${nodes.faultKind} is not null or ${nodes.identityConflict} is not null or ${HAS_POWER_DRIFT} or ${nodes.presence} = 'DISAPPEARED' or ${nodes.maintenanceSince} is not null)`;
 }
 
 /**
@@ -99,6 +101,8 @@ interface Concern {
   readonly operation?: SQL;
   readonly since: SQL;
   readonly message?: SQL;
+  /** What `message` says without node and step; default: `message`. */
+  readonly cause?: SQL;
 }
 
 const NO_ID = sql`null::uuid`;
@@ -110,6 +114,8 @@ const WORK = sql`work`;
 const IS_IDLE = sql`maintained is null and not busy`;
 /** Machines that are given back no longer need these. */
 const IS_IN_USE = sql`maintained is null and state <> 'DECOMMISSIONED'`;
+/** Why the last work failed, in the driver's words. */
+const WORDS = sql`coalesce(error ->> 'cause', error ->> 'message')`;
 const WAVES_WAIT = sql`coalesce(wave_state, '') in ('HALTED', 'AWAITING')`;
 
 const CONCERNS: Readonly<Record<AttentionKind, readonly Concern[]>> = {
@@ -123,6 +129,7 @@ const CONCERNS: Readonly<Record<AttentionKind, readonly Concern[]>> = {
       driver: sql`driver`,
       since: sql`coalesce((error ->> 'at')::timestamptz, updated)`,
       message: sql`error ->> 'message'`,
+      cause: WORDS,
     },
   ],
   STOPPED: [
@@ -142,6 +149,7 @@ const CONCERNS: Readonly<Record<AttentionKind, readonly Concern[]>> = {
       detail: sql`fault`,
       since: sql`fault_since`,
       message: sql`fault_message`,
+      cause: sql`case when fault_message = error ->> 'message' then ${WORDS} else fault_message end`,
     },
   ],
   IDENTITY_CONFLICT: [
@@ -228,7 +236,7 @@ function concerned(): SQL {
   const rows = Object.entries(CONCERNS).flatMap(([kind, concerns]) =>
     concerns.map(({ from, where, since, ...of }) => {
       const { state, code, step, driver, detail, message } = { ...NO_TEXTS, ...of };
-      return sql`select ${sql.raw(`'${kind}'`)} as kind, id, ${state} as state, ${code} as code, ${step} as step, ${driver} as driver, ${detail} as detail, ${of.operation ?? NO_ID} as operation_id, ${since} as since, ${message} as message from ${from} where ${where}`;
+      return sql`select ${sql.raw(`'${kind}'`)} as kind, id, ${state} as state, ${code} as code, ${step} as step, ${driver} as driver, ${detail} as detail, ${of.operation ?? NO_ID} as operation_id, ${since} as since, ${message} as message, ${of.cause ?? message} as cause from ${from} where ${where}`;
     }),
   );
   return sql.join(rows, sql` union all `);
@@ -249,12 +257,12 @@ export async function attentionGroups(reader: Reader, request: AttentionRequest)
     gaps as (${GAPS}),
     concerned as materialized (select * from (${concerned()}) found where kind = any(string_to_array(${wanted}::text, ' '))),
     grouped as (
-      select kind, state, code, step, driver, detail, operation_id, count(*)::int as node_count, min(since) as since, (array_agg(message order by since, id))[1] as message, (array_agg(id order by since, id))[1:${nodesMax}::int] as ids
+      select kind, state, code, step, driver, detail, operation_id, count(*)::int as node_count, min(since) as since, (array_agg(message order by since, id))[1] as message, (array_agg(cause order by since, id))[1] as cause, count(distinct cause)::int as cause_count, (array_agg(id order by since, id))[1:${nodesMax}::int] as ids
       from concerned group by kind, state, code, step, driver, detail, operation_id
     ),
     ordered as (select *, row_number() over (order by node_count desc, kind, state, code, step, driver, detail, operation_id) as place from grouped)
-    select coalesce((select json_agg(json_build_object('kind', kind, 'state', state, 'code', code, 'step', step, 'driver', driver, 'detail', detail, 'operationId', operation_id, 'nodeCount', node_count, 'openCount', node_count, 'since', since, 'message', message, 'nodeIds', ids) order by place) from ordered where place <= ${first}::int), '[]') as groups,
-      (select count(*)::int from grouped) as "groupCount", (select count(distinct id)::int from concerned) as "nodeCount",
+    select coalesce((select json_agg(json_build_object('kind', kind, 'state', state, 'code', code, 'step', step, 'driver', driver, 'detail', detail, 'operationId', operation_id, 'nodeCount', node_count, 'openCount', node_count, 'since', since, 'message', message, 'cause', cause, 'causeCount', cause_count, 'nodeIds', ids) order by place) from ordered where place <= ${first}::int), '[]') as groups,
+      (select count(*)::int from grouped) as "groupCount", (select count(distinct id)::int from concerned) as "nodeCount", (select count(*)::int from fleet where maintained is not null) as "maintenanceCount",
       ${cursorColumns(feedPosition.position)}
     from ${feedPosition}`);
   if (!row) throw new Error("The groups of nodes that need a person could not be read.");

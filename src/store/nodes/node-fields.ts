@@ -185,6 +185,10 @@ function failureText(name: keyof Failure): SQL {
 export const FAILURE_FIELDS = {
   code: { text: stringText(failureText("code")), value: ({ code }: Failure) => code },
   message: { text: stringText(failureText("message")), value: ({ message }: Failure) => message },
+  cause: {
+    text: stringText(sql`coalesce(${failureText("cause")}, ${failureText("message")})`),
+    value: ({ cause, message }: Failure) => cause ?? message,
+  },
   step: { text: stringText(failureText("step")), value: ({ step }: Failure) => step },
   nodeName: { text: stringText(failureText("nodeName")), value: ({ nodeName }: Failure) => nodeName },
   at: { text: dateText(sql`(${failureText("at")})::timestamptz`), value: ({ at }: Failure) => new Date(at) },

@@ -51,18 +51,18 @@ export async function operationFailures(
   if (operationIds.length === 0) return new Map();
   const rows = await reader.execute<OperationFailures & { readonly id: string } & Record<string, unknown>>(sql`
     with failed as materialized (
-      select operation_id, subject, id, detail, driver, open, failure ->> 'code' as code, failure ->> 'step' as step, failure ->> 'message' as message, coalesce((failure ->> 'at')::timestamptz, finished) as since
+      select operation_id, subject, id, detail, driver, open, failure ->> 'code' as code, failure ->> 'step' as step, failure ->> 'message' as message, coalesce(failure ->> 'cause', failure ->> 'message') as cause, coalesce((failure ->> 'at')::timestamptz, finished) as since
       from (${failedRuns(operationIds)} union all ${failedAddresses(operationIds)}) found
     ),
     grouped as (
       select operation_id, code, step, driver, detail, count(*)::int as node_count, (count(*) filter (where open))::int as open_count, min(since) as since,
-        (array_agg(message order by since, subject))[1] as message,
+        (array_agg(message order by since, subject))[1] as message, (array_agg(cause order by since, subject))[1] as cause, count(distinct cause)::int as cause_count,
         coalesce((array_agg(id order by open desc, since, id) filter (where id is not null))[1:${nodesMax}::int], '{}') as ids
       from failed group by operation_id, code, step, driver, detail
     ),
     ordered as (select *, row_number() over (partition by operation_id order by node_count desc, code, step, driver, detail) as place from grouped)
     select operation_id as id,
-      json_agg(json_build_object('kind', 'FAILED', 'state', null, 'code', code, 'step', step, 'driver', driver, 'detail', detail, 'operationId', operation_id, 'nodeCount', node_count, 'openCount', open_count, 'since', since, 'message', message, 'nodeIds', ids) order by place) filter (where place <= ${first}::int) as groups,
+      json_agg(json_build_object('kind', 'FAILED', 'state', null, 'code', code, 'step', step, 'driver', driver, 'detail', detail, 'operationId', operation_id, 'nodeCount', node_count, 'openCount', open_count, 'since', since, 'message', message, 'cause', cause, 'causeCount', cause_count, 'nodeIds', ids) order by place) filter (where place <= ${first}::int) as groups,
       count(*)::int as "groupCount", (select count(distinct subject)::int from failed where failed.operation_id = ordered.operation_id) as "nodeCount", sum(open_count)::int as "openCount"
     from ordered group by operation_id`);
   return new Map([...rows].map(({ id, ...failures }) => [id, failures]));

@@ -4,7 +4,7 @@
  * returned says what to do after the commit.
  */
 import { isDestructive, pausesInMaintenance } from "../../../lifecycle/admission.ts";
-import { conflictMessage } from "../../../lifecycle/identity.ts";
+import { conflictMessage, conflictReason } from "../../../lifecycle/identity.ts";
 import { atBoundary } from "../../../lifecycle/interrupts.ts";
 import { edge, kindOf } from "../../../lifecycle/machine.ts";
 import { latestAttempt, newAttempt } from "../../../store/runs/attempts.ts";
@@ -107,9 +107,9 @@ export async function beginStep(context: RunContext, position: number, number: n
   const { identityConflict } = claimed.node;
   if (identityConflict && isDestructive(step.phase)) {
     leaveLeg(context, step.leg);
-    const reason = conflictMessage(claimed.node.name, identityConflict);
+    const [message, reason] = [conflictMessage(claimed.node.name, identityConflict), conflictReason(identityConflict)];
     const before = number === 1 ? undefined : await latestAttempt(ledger.transaction.tx, claimed.run.id, position);
-    return failRun(context, before ?? null, { code: "IDENTITY_CONFLICT", reason, retryable: false });
+    return failRun(context, before ?? null, { code: "IDENTITY_CONFLICT", reason, message, retryable: false });
   }
   if (pausesInMaintenance(claimed.plan) && (await maintenanceSince(context)) !== null)
     return parkBetween(context, position, { waitReason: "MAINTENANCE", ...slotsOf(undefined, null) });

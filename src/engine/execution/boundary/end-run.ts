@@ -26,9 +26,13 @@ export function finishRun(
 /**
  * Ends the run without a call of its machine, which cannot be opened; and with it its attempt if that is unfinished.
  */
-export function failRun(context: RunContext, attempt: AttemptRow | null, fault: Fault): Release {
+export function failRun(
+  context: RunContext,
+  attempt: AttemptRow | null,
+  fault: Fault & { readonly message: string },
+): Release {
   const { ledger, claimed, interrupt } = context;
-  const failure = toFailure(claimed, claimed.plan.steps[claimed.position], fault);
+  const failure = toFailure(claimed, claimed.plan.steps[claimed.position], fault, fault.message);
   const begun = attempt?.state === "SUCCEEDED" ? null : attempt;
   const mayBeWorking = isLeftAlone({ claimed, attempt: begun, ignoredSignal: true, isStepOver: false });
   if (interrupt === "ABORT" || mayBeWorking) {
@@ -148,9 +152,11 @@ function problemOf(
     tearDownError,
   ].filter((text) => text !== null);
   if (problems.length === 0) return null;
-  return toFailure(claimed, step, {
-    code: ignoredAbort ? "TIMEOUT" : "BACKEND_FAILED",
-    reason: `Node ${claimed.node.name} was aborted, but ${problems.join("; ")}. Check the node before you use it again.`,
-    retryable: false,
-  });
+  const reason = problems.join("; ");
+  return toFailure(
+    claimed,
+    step,
+    { code: ignoredAbort ? "TIMEOUT" : "BACKEND_FAILED", reason, retryable: false },
+    `Node ${claimed.node.name} was aborted, but ${reason}. Check the node before you use it again.`,
+  );
 }

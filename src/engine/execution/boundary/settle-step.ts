@@ -28,7 +28,7 @@ import type { StepOutcome } from "../call/perform-step.ts";
 /**
  * Why the image of the run cannot be installed on the disks that the agent has just found. Nothing has been erased yet.
  */
-function diskFault({ ledger, claimed, step }: StepContext, found: JsonObject | null): Fault | null {
+function diskFault({ ledger, claimed, step }: StepContext, found: JsonObject | null) {
   const { plan, node, run, machine, installed } = claimed;
   const { driver, leg } = installStepOf(plan) ?? {};
   const isOfAgent =
@@ -41,7 +41,7 @@ function diskFault({ ledger, claimed, step }: StepContext, found: JsonObject | n
     { newest: inspection, byAgent: inspection },
   );
   const [flaw] = flaws;
-  return flaw ? { code: flaw.code, reason: flaw.message, retryable: false } : null;
+  return flaw ? { code: flaw.code, reason: flaw.message, message: flaw.message, retryable: false } : null;
 }
 
 /** A wait for a callback without a limit of its own ends with the attempt's deadline. */
@@ -195,7 +195,7 @@ function parkAway({ ledger, claimed, step, attempt }: StepContext, failure: Fail
 /** Parks the run until the step's next attempt, or gives the step up. `ignoredSignal`: it may still be running. */
 export function failStep(context: StepContext, fault: Fault, ignoredSignal = false): RunDirective {
   const { ledger, claimed, step, attempt, interrupt } = context;
-  const failure = toFailure(claimed, step, { ...fault, reason: describeFault(claimed, step, fault.reason) });
+  const failure = toFailure(claimed, step, fault, describeFault(claimed, step, fault.reason));
   if (interrupt === "ABORT") {
     ledger.changeAttempt(attempt, { part: "ABORT", failure });
     return beginAbort(claimed, { ...attempt, failure }, { ignoredSignal });

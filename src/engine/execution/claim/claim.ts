@@ -178,7 +178,8 @@ export async function claimRun(
   if ("problem" in opened)
     return failRun(context, attempt ?? null, {
       code: "UNSUPPORTED_BY_DRIVER",
-      reason: `Node ${node.name}: ${opened.problem}`,
+      reason: opened.problem,
+      message: `Node ${node.name}: ${opened.problem}`,
       retryable: false,
     });
   return continueRun(parts, context, attempt);
@@ -207,7 +208,7 @@ async function continueRun(
       if (interrupt === "ABORT") return recoverAbort(run, attempt);
       if (interrupt !== "STOP") return beginStep(run, position, attempt.number + 1);
       const unknown = { code: "BACKEND_FAILED", reason: "The step failed.", retryable: true } as const;
-      return giveUpStep(context, attempt.failure ?? toFailure(claimed, step, unknown));
+      return giveUpStep(context, attempt.failure ?? toFailure(claimed, step, unknown, unknown.reason));
     }
     default:
       return passBoundary(run, nextPosition(plan, position + 1));

@@ -266,10 +266,12 @@ export function describeFault({ node }: ClaimedRun, step: PlannedStep, reason: s
   return `Node ${node.name}: ${stepLabel(step)} failed: ${sentence(reason)}`;
 }
 
-export function toFailure({ node }: ClaimedRun, step: PlannedStep | undefined, fault: Fault): Failure {
+/** The failure of a step, or before one. `message`: the reason for people who do not see its node and step. */
+export function toFailure({ node }: ClaimedRun, step: PlannedStep | undefined, fault: Fault, message: string): Failure {
   return {
     code: fault.code,
-    message: fault.reason,
+    message,
+    cause: fault.reason,
     step: stepLabel(step),
     nodeId: node.id,
     nodeName: node.name,

@@ -1,5 +1,5 @@
 /** Groups of nodes with the same cause, each with an action that may help. */
-import { ATTENTION_KINDS, causeText, proposalFor, remedyOf } from "../../../lifecycle/attention.ts";
+import { ATTENTION_KINDS, proposalFor, remedyOf } from "../../../lifecycle/attention.ts";
 import type { Proposal } from "../../../lifecycle/attention.ts";
 import { NODE_STATES } from "../../../lifecycle/node-states.ts";
 import type { AttentionGroup } from "../../../store/nodes/attention.ts";
@@ -173,8 +173,12 @@ export const AttentionGroupRef = builder.objectRef<ShownGroup>("AttentionGroup")
         "Kind of the fault or of the conflict, the power that is wanted, the state of the waves, the reason of a wait, or CLEAN_UP for the clean-up runs of an operation; null otherwise.",
     }),
     cause: t.string({
-      description: "The cause, as a sentence for people.",
-      resolve: (group) => causeText(group, { ofRuns: group.runsOf !== undefined }),
+      description:
+        "Why, for the oldest: the words of the driver alone, or the reason that was given; else the meaning of the kind.",
+      resolve: ({ kind, cause }) => cause ?? ATTENTION_KINDS[kind].description,
+    }),
+    causeCount: t.exposeInt("causeCount", {
+      description: "Number of different causes among the nodes; 0 if there are no words about them.",
     }),
     remedy: t.string({
       description: "What to do, in general.",
@@ -182,7 +186,7 @@ export const AttentionGroupRef = builder.objectRef<ShownGroup>("AttentionGroup")
     }),
     message: t.exposeString("message", {
       nullable: true,
-      description: "Text of the oldest: an error, a fault or a reason; null if there is none.",
+      description: "Text of the oldest, with node and step: an error, a fault or a reason; null if there is none.",
     }),
     nodeCount: t.exposeInt("nodeCount", {
       description: "Number of nodes, deleted ones included; of a discovery, number of addresses.",

@@ -30,6 +30,9 @@ const AttentionRef = builder
         resolve: ({ groups, groupCount }) => groupCount - groups.length,
       }),
       nodeCount: t.exposeInt("nodeCount", { description: "Number of different nodes in all groups." }),
+      maintenanceCount: t.exposeInt("maintenanceCount", {
+        description: "Number of matching nodes in maintenance, also for less than seven days.",
+      }),
     }),
   });
 
