@@ -13,7 +13,9 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /opt/ostler
 COPY packages/agent packages/agent
-ENTRYPOINT ["node", "packages/agent/build/main.ts", "--out", "/var/lib/ostler/agent", "--work", "/var/cache/ostler-agent"]
+# apt names no archive here, because its lists are gone.
+ENTRYPOINT ["node", "packages/agent/build/main.ts", "--mirror", "http://deb.debian.org/debian", \
+    "--out", "/var/lib/ostler/agent", "--work", "/var/cache/ostler-agent"]
 
 FROM node:24-bookworm-slim
 RUN apt-get update \

@@ -18,7 +18,10 @@ import type { Variables } from "./support/service.ts";
 import { VERB_MUTATIONS } from "./support/verbs.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
-const PAGES = globSync(["README.md", "CHANGELOG.md", "docs/**/*.md"], { cwd: ROOT, exclude: ["docs/templates/**"] })
+const PAGES = globSync(["README.md", "CHANGELOG.md", "docs/**/*.md", "bench/README.md", "test/chaos/README.md"], {
+  cwd: ROOT,
+  exclude: ["docs/templates/**"],
+})
   .toSorted()
   .map((file) => ({ file, text: readFileSync(join(ROOT, file), "utf8") }));
 const schema = buildSchema(await describeDrivers());
