@@ -642,6 +642,14 @@ export const RULES: readonly RuleSection[] = [
         rule: "A refused change is sent again as the BMC's messages require: with or without parameters, at another resource, after the self-test, with another ETag; what is so already is done.",
       },
       {
+        id: "R-802",
+        rule: "A medium that was not fetched after the start from it is started once more by the other boot source of the BMC for it, such as `UsbCd` in place of `Cd`.",
+      },
+      {
+        id: "R-803",
+        rule: "`HttpBootUri` is set beside `UefiHttp` where the system has it, and boot sources are those that the written resource accepts.",
+      },
+      {
         id: "R-800",
         rule: "Of a BMC with several systems the node is the only one that can boot. Where several can, the setting `system` names one, and a discovery has a result for each.",
       },

@@ -24,22 +24,25 @@ export async function setBootDevice(
   service: RedfishService,
   call: RedfishCall<RedfishSettings>,
   device: BootDevice,
-  { persistent, mode }: BootOptions,
+  { persistent, mode, other, url }: BootOptions,
 ): Promise<void> {
   const system = await findSystem(service, call.settings);
-  const boot = at(system.resource, "Boot");
-  const target = oneOf(service, boot, "BootSourceOverrideTarget", TARGETS[device]);
-  const enabled = oneOf(service, boot, "BootSourceOverrideEnabled", [persistent ? "Continuous" : "Once"]);
+  const holder = await bootResource(service, system);
+  const boot = at(holder.resource, "Boot");
+  const whole = { ...at(system.resource, "Boot"), ...boot };
+  const target = oneOf(service, whole, "BootSourceOverrideTarget", TARGETS[device], other);
+  const enabled = oneOf(service, whole, "BootSourceOverrideEnabled", [persistent ? "Continuous" : "Once"]);
   const wanted = {
     BootSourceOverrideTarget: target,
     BootSourceOverrideEnabled: enabled,
     ...modeOf(service, boot, mode ?? call.settings.bootMode),
   };
   const { BootSourceOverrideMode: bootMode, ...withoutMode } = wanted;
-  const holder = await bootResource(service, system);
+  const loader = url !== undefined && "HttpBootUri" in whole && { HttpBootUri: url };
   const send = async (change: Resource) => {
     const task = `set the boot device to ${target}`;
-    const { path } = await service.patch(holder.path, { Boot: change }, task);
+    const optional = ["HttpBootUri"];
+    const { path } = await service.patch(holder.path, { Boot: { ...change, ...loader } }, task, { optional });
     return path;
   };
   const differences = (now: Resource) =>
@@ -109,13 +112,22 @@ async function bootResource(service: RedfishService, system: Located): Promise<L
   return pending !== undefined && resource && holdsBoot ? { path: pending, resource } : system;
 }
 
-/** The first of the values that the machine accepts; a machine that does not list them accepts all. */
-function oneOf(service: RedfishService, boot: Resource, name: string, values: readonly string[]): string {
-  const allowed = texts(boot, `${name}@Redfish.AllowableValues`);
-  const found = values.find((value) => allowed === undefined || allowed.length === 0 || allowed.includes(value));
+/**
+ * The first of the values that the machine accepts, or the one after it; a machine that does not list them accepts the
+ * first.
+ */
+function oneOf(
+  service: RedfishService,
+  boot: Resource,
+  name: string,
+  values: readonly string[],
+  other = false,
+): string {
+  const listed = texts(boot, `${name}@Redfish.AllowableValues`) ?? [];
+  const accepted = listed.length === 0 ? values.slice(0, 1) : values.filter((value) => listed.includes(value));
+  const found = accepted[other ? 1 : 0];
   if (found !== undefined) return found;
-  throw unsupported(
-    service.bmc,
-    `does not accept ${values.join(" or ")} as ${name}; it accepts: ${allowed?.join(", ") ?? ""}.`,
-  );
+  const instead = other ? ` in place of ${accepted[0] ?? "none"}` : "";
+  const known = listed.length === 0 ? "nothing" : listed.join(", ");
+  throw unsupported(service.bmc, `does not accept ${values.join(" or ")} as ${name}${instead}; it accepts: ${known}.`);
 }

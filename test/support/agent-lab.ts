@@ -207,10 +207,12 @@ export class AgentLab {
           this.running = "NOTHING";
         }
       }),
-    setBootDevice: (device, { mode, persistent } = {}) =>
-      this.#does(`device ${device}${mode ? ` ${mode}` : ""}${persistent ? " persistent" : ""}`, () => {
+    setBootDevice: (device, { mode, persistent, other, url } = {}) => {
+      const words = ["device", device, mode, persistent && "persistent", other && "other", url && "url"];
+      return this.#does(words.filter(Boolean).join(" "), () => {
         this.device = device;
-      }),
+      });
+    },
   };
 
   get #media(): NodeMedia {
@@ -245,7 +247,7 @@ export class AgentLab {
       this.#does(null, () => (this.homeUrl = `http://ostler.example/home/canary-home-${(this.#homes += 1)}`)),
   };
 
-  #open(options: AgentBootOptions): { mediumUrl: string | null } {
+  #open(options: AgentBootOptions): { mediumUrl: string | null; loaderUrl: string } {
     this.opened += 1;
     this.task = null;
     // An agent of the earlier session is ordered to stop, and is not the one of the new session.
@@ -255,7 +257,7 @@ export class AgentLab {
     const openedAt = new Date().toISOString();
     this.session = { ...none, ...unknown, openedAt, homeAt: null, home: null, strangers: 0 };
     const { mediumUrl = `http://ostler.example/media/s${this.opened}.canary-medium-secret/agent.iso` } = this.options;
-    return { mediumUrl: options.medium === "ISO" ? mediumUrl : null };
+    return { mediumUrl: options.medium === "ISO" ? mediumUrl : null, loaderUrl: "http://ostler.example/ipxe.efi" };
   }
 
   // ---- steps
