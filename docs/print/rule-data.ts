@@ -603,6 +603,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "A deployment through the agent ends when the installed system has called home, or at once if its image does not and the node does not require it.",
       },
       {
+        id: "R-804",
+        rule: "In mode UEFI a machine with several disks is started by the boot entry of the installed system, and not by a boot device, which would be the firmware's first disk.",
+      },
+      {
         id: "R-499",
         rule: "A process that dies at any point of an agent's step leaves nothing that the next one does not continue.",
       },
@@ -640,6 +644,10 @@ export const RULES: readonly RuleSection[] = [
       {
         id: "R-780",
         rule: "A refused change is sent again as the BMC's messages require: with or without parameters, at another resource, after the self-test, with another ETag; what is so already is done.",
+      },
+      {
+        id: "R-805",
+        rule: "A reboot ends when the machine is on again, also where it shows for a time that it is still on.",
       },
       {
         id: "R-802",

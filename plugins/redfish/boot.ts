@@ -1,7 +1,7 @@
 /** The boot source of the next start, or of every start (DSP0268, ComputerSystem.Boot). */
 import type { BootDevice, BootOptions, BootOverride } from "../../src/drivers/driver.ts";
 import type { RedfishCall } from "./connection.ts";
-import { RedfishError, unsupported } from "./error.ts";
+import { onlyTimeout, unsupported } from "./error.ts";
 import { waitUntil } from "./poll.ts";
 import { at, link, text, texts } from "./resource.ts";
 import type { Resource } from "./resource.ts";
@@ -67,10 +67,6 @@ export async function setBootDevice(
   if (!now || differences(now).length > 0)
     await readBack(await send(wanted), APPLIED_SECONDS, (read) => differences(read).length === 0);
   call.log(`BMC ${service.bmc}: boot device ${Object.values(wanted).join(", ")}.`);
-}
-
-function onlyTimeout(error: unknown): undefined {
-  if (!(error instanceof RedfishError) || error.kind !== "TIMEOUT") throw error;
 }
 
 /** The firmware mode as the machine names it; nothing for a machine that reports none. */
