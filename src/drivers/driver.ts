@@ -331,6 +331,8 @@ export interface AgentStatus {
   readonly architecture: Architecture | null;
   readonly bootMode: BootMode | null;
   readonly address: string | null;
+  /** Number of disks that are parts of the machine. */
+  readonly disks: number | null;
   /** Number of requests of a second agent with the same secret. They were refused. */
   readonly strangers: number;
 }

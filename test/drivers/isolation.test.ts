@@ -975,6 +975,7 @@ describe("power within a step", () => {
       output: {
         before: null,
         mediumUrl: "http://10.0.0.1/media/x/agent.iso",
+        loaderUrl: "http://10.0.0.1/ipxe.efi",
         home: "http://10.0.0.1/home/y",
         name: "DriverError",
         kind: "UNSUPPORTED",

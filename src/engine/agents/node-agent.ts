@@ -216,6 +216,7 @@ function statusOf(session: AgentSessionRow): AgentStatus {
     architecture: agent?.architecture ?? null,
     bootMode: agent?.bootMode ?? null,
     address: agent?.address ?? null,
+    disks: agent?.disks ?? null,
     strangers,
   };
 }
