@@ -30,8 +30,10 @@ export async function setBootDevice(
   const holder = await bootResource(service, system);
   const boot = at(holder.resource, "Boot");
   const whole = { ...at(system.resource, "Boot"), ...boot };
-  const target = oneOf(service, whole, "BootSourceOverrideTarget", TARGETS[device], other);
-  const enabled = oneOf(service, whole, "BootSourceOverrideEnabled", [persistent ? "Continuous" : "Once"]);
+  const target = oneOf(service, whole, "BootSourceOverrideTarget", { values: TARGETS[device], other });
+  const enabled = oneOf(service, whole, "BootSourceOverrideEnabled", {
+    values: [persistent ? "Continuous" : "Once"],
+  });
   const wanted = {
     BootSourceOverrideTarget: target,
     BootSourceOverrideEnabled: enabled,
@@ -77,7 +79,9 @@ function modeOf(
 ): { readonly BootSourceOverrideMode?: string } {
   if (mode === undefined || text(boot, "BootSourceOverrideMode") === undefined) return {};
   return {
-    BootSourceOverrideMode: oneOf(service, boot, "BootSourceOverrideMode", [mode === "UEFI" ? "UEFI" : "Legacy"]),
+    BootSourceOverrideMode: oneOf(service, boot, "BootSourceOverrideMode", {
+      values: [mode === "UEFI" ? "UEFI" : "Legacy"],
+    }),
   };
 }
 
@@ -113,11 +117,10 @@ async function bootResource(service: RedfishService, system: Located): Promise<L
  * first.
  */
 function oneOf(
-  service: RedfishService,
+  { bmc }: RedfishService,
   boot: Resource,
   name: string,
-  values: readonly string[],
-  other = false,
+  { values, other = false }: { readonly values: readonly string[]; readonly other?: boolean | undefined },
 ): string {
   const listed = texts(boot, `${name}@Redfish.AllowableValues`) ?? [];
   const accepted = listed.length === 0 ? values.slice(0, 1) : values.filter((value) => listed.includes(value));
@@ -125,5 +128,5 @@ function oneOf(
   if (found !== undefined) return found;
   const instead = other ? ` in place of ${accepted[0] ?? "none"}` : "";
   const known = listed.length === 0 ? "nothing" : listed.join(", ");
-  throw unsupported(service.bmc, `does not accept ${values.join(" or ")} as ${name}${instead}; it accepts: ${known}.`);
+  throw unsupported(bmc, `does not accept ${values.join(" or ")} as ${name}${instead}; it accepts: ${known}.`);
 }

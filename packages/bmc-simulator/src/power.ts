@@ -175,7 +175,7 @@ function beginBoot(bmc: Bmc): BootChoice {
   const image = Object.values(state.media)[0]?.image ?? null;
   const { enabled, target, mode } = state.boot;
   const wanted = enabled === "Disabled" ? "Hdd" : target;
-  const isEmptyDrive = /Cd$/.test(wanted) && image === null;
+  const isEmptyDrive = wanted.endsWith("Cd") && image === null;
   const isOther = wanted === "Cd" && traits.quirks.includes("starts-usb-cd-only");
   const hasNoLoader = wanted === "UefiHttp" && traits.quirks.includes("http-boot-uri") && state.boot.httpUri === null;
   state.bootedFrom = isEmptyDrive || isOther || hasNoLoader || wanted === "None" ? "Hdd" : wanted;
