@@ -560,6 +560,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-432",
         rule: "A package that is installed in the folder in which the service is started can be named as a plugin.",
       },
+      {
+        id: "R-806",
+        rule: "The conformance suite names what a driver or its machine does not support, in place of a pass; it sets boot devices with their modes, and erases a machine without drives.",
+      },
       { id: "R-433", rule: "A driver made from the template of `ostler-driver` passes the conformance suite." },
     ],
   },
