@@ -576,6 +576,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-432",
         rule: "A package that is installed in the folder in which the service is started can be named as a plugin.",
       },
+      {
+        id: "R-806",
+        rule: "The conformance suite names what a driver or its machine does not support, in place of a pass; it sets boot devices with their modes, and erases a machine without drives.",
+      },
       { id: "R-433", rule: "A driver made from the template of `ostler-driver` passes the conformance suite." },
     ],
   },
@@ -619,6 +623,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "A deployment through the agent ends when the installed system has called home, or at once if its image does not and the node does not require it.",
       },
       {
+        id: "R-804",
+        rule: "In mode UEFI a machine with several disks is started by the boot entry of the installed system, and not by a boot device, which would be the firmware's first disk.",
+      },
+      {
         id: "R-499",
         rule: "A process that dies at any point of an agent's step leaves nothing that the next one does not continue.",
       },
@@ -656,6 +664,18 @@ export const RULES: readonly RuleSection[] = [
       {
         id: "R-780",
         rule: "A refused change is sent again as the BMC's messages require: with or without parameters, at another resource, after the self-test, with another ETag; what is so already is done.",
+      },
+      {
+        id: "R-805",
+        rule: "A reboot ends when the machine is on again, also where it shows for a time that it is still on.",
+      },
+      {
+        id: "R-802",
+        rule: "A medium that was not fetched after the start from it is started once more by the other boot source of the BMC for it, such as `UsbCd` in place of `Cd`.",
+      },
+      {
+        id: "R-803",
+        rule: "`HttpBootUri` is set beside `UefiHttp` where the system has it, and boot sources are those that the written resource accepts.",
       },
       {
         id: "R-800",

@@ -64,12 +64,15 @@ async function stop(call: AgentCall, memo: Extract<Memo, { stage: "STOPPING" }>)
 /** Switches a machine on from its disk. Does not restart one that is on. */
 export async function startFromDisk(call: AgentCall): Promise<void> {
   await ejectMedium(call);
-  try {
-    await setBootDevice(call, "DISK");
-  } catch (error) {
-    if (!isUnsupported(error)) throw error;
-    call.log(`The boot device cannot be set, so the machine's own boot order decides: ${messageOf(error)}`);
-  }
+  const agent = await call.agent.status();
+  if (agent?.bootMode === "UEFI" && (agent.disks ?? 1) > 1)
+    // To the firmware the boot device is its first disk, which may be another one.
+    call.log("The machine has several disks, so its firmware starts the boot entry of the installed system.");
+  else
+    await setBootDevice(call, "DISK").catch((error: unknown) => {
+      if (!isUnsupported(error)) throw error;
+      call.log(`The boot device cannot be set, so the machine's own boot order decides: ${messageOf(error)}`);
+    });
   call.signal.throwIfAborted();
   await call.power.set("ON");
 }

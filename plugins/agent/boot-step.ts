@@ -7,8 +7,8 @@ import { imageProblem } from "./image.ts";
 import { refused } from "./error.ts";
 import { BOOT_SECONDS_MAX } from "./settings.ts";
 
-/** Limit of a boot: the longest time of the settings, and that of the BMC to insert a medium and change the power. */
-export const BOOT_LIMIT_SECONDS = BOOT_SECONDS_MAX + 600;
+/** Limit of two starts: the longest time of the settings, and that of the BMC to insert a medium and change the power. */
+export const BOOT_LIMIT_SECONDS = 2 * BOOT_SECONDS_MAX + 900;
 
 export function bootStep(phase: DriverPhase): AgentStep {
   return {

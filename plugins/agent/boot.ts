@@ -4,15 +4,16 @@
  * - none: left at once if the agent of this run is alive. An agent that was seen, but not just now, is looked for.
  * - SEEKING: the service may have been away; left when the agent is seen, or after 20 s, when it is booted again.
  * - OPENED: a session is open, and the medium, if any, is inserted. Left when the machine was started.
- * - STARTED: left at the first contact, or with a failure when the time of the node's settings is over.
+ * - STARTED: left at the first contact, or when the time of the node's settings is over: with a failure, or, if the
+ *   medium was not fetched since, once for another start from it, by the other boot source that a BMC may have for it.
  */
 import * as z from "zod";
-import type { AgentStatus, StepResult } from "../../src/drivers/driver.ts";
+import type { AgentStatus, BootOptions, StepResult } from "../../src/drivers/driver.ts";
 import { bootFailure, bootProgress } from "./boot-report.ts";
 import type { Route } from "./boot-report.ts";
 import type { AgentCall } from "./call.ts";
 import { isAlive, isOver, openSessionOf, secondsFromNow } from "./call.ts";
-import { AgentError, isUnsupported, messageOf, withoutAddress } from "./error.ts";
+import { AgentError, isRefusedForGood, isUnsupported, messageOf, withoutAddress } from "./error.ts";
 
 const SEEK_SECONDS = 20;
 const SEEK_POLL_SECONDS = 3;
@@ -23,8 +24,8 @@ const route = z.enum(["MEDIUM", "NETWORK", "HTTP"]);
 const memoSchema = z.object({
   boot: z.discriminatedUnion("stage", [
     z.object({ stage: z.literal("SEEKING"), until: z.string() }),
-    z.object({ stage: z.literal("OPENED"), route }),
-    z.object({ stage: z.literal("STARTED"), route, until: z.string() }),
+    z.object({ stage: z.literal("OPENED"), route, url: z.string().nullable().default(null) }),
+    z.object({ stage: z.literal("STARTED"), route, until: z.string(), isOther: z.boolean().default(false) }),
   ]),
 });
 
@@ -38,7 +39,7 @@ export async function bootAgent(call: AgentCall): Promise<Booted> {
   const session = await openSessionOf(call);
   if (boot?.stage === "STARTED") return awaitContact(call, boot, session);
   if (session && isAlive(session)) return contact(call, session, boot?.stage === "OPENED" ? boot.route : null);
-  if (boot?.stage === "OPENED") return start(call, boot.route);
+  if (boot?.stage === "OPENED") return start(call, boot);
   if (session?.contactAt != null && !(boot && isOver(boot.until))) {
     const until = boot?.until ?? secondsFromNow(SEEK_SECONDS);
     return waitFor({ stage: "SEEKING", until }, SEEK_POLL_SECONDS);
@@ -73,22 +74,24 @@ async function openSession(call: AgentCall, first: Route): Promise<Booted> {
     const { mediumUrl } = await open("ISO");
     const problem =
       mediumUrl === null ? `the service has no medium of the agent for ${architecture}` : await insert(call, mediumUrl);
-    if (problem === null) return waitFor({ stage: "OPENED", route: "MEDIUM" }, 0);
+    if (problem === null) return waitFor({ stage: "OPENED", route: "MEDIUM", url: null }, 0);
     fallBack(call, problem);
   }
   call.signal.throwIfAborted();
-  await open("NETWORK");
-  return waitFor({ stage: "OPENED", route: first === "HTTP" ? "HTTP" : "NETWORK" }, 0);
+  const { loaderUrl } = await open("NETWORK");
+  if (first === "HTTP") return waitFor({ stage: "OPENED", route: "HTTP", url: loaderUrl }, 0);
+  return waitFor({ stage: "OPENED", route: "NETWORK", url: null }, 0);
 }
 
-/** Null, or why the machine has no virtual media. Every other error is thrown. */
+/** Null, or why the machine takes no virtual medium, if it may start in another way. Every other error is thrown. */
 async function insert(call: AgentCall, url: string): Promise<string | null> {
   try {
     await call.media.insert(url);
     return null;
   } catch (error) {
     const shown = withoutAddress(error, url);
-    if (!isUnsupported(error)) throw shown;
+    const isFinal = isUnsupported(error) || (call.settings.boot === "AUTO" && isRefusedForGood(error));
+    if (!isFinal) throw shown;
     return messageOf(shown);
   }
 }
@@ -102,12 +105,19 @@ function fallBack({ settings, node, log }: AgentCall, problem: string): void {
 const DEVICES = { MEDIUM: "CDROM", NETWORK: "PXE", HTTP: "HTTP" } as const;
 
 /** Off and on, however often it is entered. The boot device is set just before: a BMC may forget it after a minute. */
-async function start(call: AgentCall, by: Route): Promise<Booted> {
+async function start(
+  call: AgentCall,
+  {
+    route: by,
+    url = null,
+    isOther = false,
+  }: { readonly route: Route; readonly url?: string | null; readonly isOther?: boolean },
+): Promise<Booted> {
   await call.power.set("OFF");
   try {
-    await setBootDevice(call, DEVICES[by]);
+    await setBootDevice(call, DEVICES[by], { ...(isOther && { other: true }), ...(url !== null && { url }) });
   } catch (error) {
-    if (!isUnsupported(error)) throw error;
+    if (!isUnsupported(error) || isOther) throw error;
     if (by === "MEDIUM" && call.settings.boot === "AUTO") {
       await ejectMedium(call);
       fallBack(call, messageOf(error));
@@ -120,12 +130,16 @@ async function start(call: AgentCall, by: Route): Promise<Booted> {
   await call.power.set("ON");
   call.progress(10, "the machine was powered on");
   const until = secondsFromNow(call.settings.bootTimeoutSeconds);
-  return waitFor({ stage: "STARTED", route: by, until }, CONTACT_POLL_SECONDS);
+  return waitFor({ stage: "STARTED", route: by, until, isOther }, CONTACT_POLL_SECONDS);
 }
 
-export async function setBootDevice(call: AgentCall, device: "CDROM" | "PXE" | "HTTP" | "DISK"): Promise<void> {
+export async function setBootDevice(
+  call: AgentCall,
+  device: "CDROM" | "PXE" | "HTTP" | "DISK",
+  how: Pick<BootOptions, "other" | "url"> = {},
+): Promise<void> {
   const { bootMode } = call.settings;
-  await call.power.setBootDevice(device, { persistent: false, ...(bootMode && { mode: bootMode }) });
+  await call.power.setBootDevice(device, { persistent: false, ...(bootMode && { mode: bootMode }), ...how });
 }
 
 async function awaitContact(
@@ -140,11 +154,29 @@ async function awaitContact(
   if (isOver(boot.until)) {
     const power = await call.power.read().catch(() => "UNKNOWN" as const);
     const facts = { node: node.name, seconds: settings.bootTimeoutSeconds, route: boot.route, power };
+    if (wasNotFetched(call, boot, session)) {
+      call.log("The machine has not started from the medium; it is started by the other boot source for it, if any.");
+      const again = await start(call, { route: "MEDIUM", isOther: true }).catch((error: unknown) => {
+        if (!isUnsupported(error)) throw error;
+        call.log(messageOf(error));
+      });
+      if (again) return again;
+    }
     return failed("TIMEOUT", bootFailure(facts, session));
   }
   const { percent, text } = bootProgress(session, boot.route);
   call.progress(percent, text);
   return waitFor(boot, CONTACT_POLL_SECONDS);
+}
+
+/** Some BMCs read a medium when it is inserted: that says nothing about the start. */
+function wasNotFetched(
+  { settings }: AgentCall,
+  { route: by, isOther, until }: Extract<Boot, { stage: "STARTED" }>,
+  { scriptAt }: AgentStatus,
+): boolean {
+  const startedAt = Date.parse(until) - settings.bootTimeoutSeconds * 1000;
+  return by === "MEDIUM" && !isOther && (scriptAt === null || Date.parse(scriptAt) < startedAt);
 }
 
 function failed(errorKind: "TIMEOUT" | "OTHER", reason: string): Booted {

@@ -38,6 +38,11 @@ export function isUnsupported(error: unknown): boolean {
   return error instanceof Error && error.name === "DriverError" && "kind" in error && error.kind === "UNSUPPORTED";
 }
 
+/** Whether an error is a refusal that another attempt does not change. */
+export function isRefusedForGood(error: unknown): boolean {
+  return error instanceof Error && "kind" in error && error.kind === "REFUSED" && !passing(error).retryable;
+}
+
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -27,8 +27,9 @@ export async function setBootDevice(
   ipmitool: Ipmitool,
   call: Call<IpmiSettings>,
   device: BootDevice,
-  { persistent, mode }: BootOptions,
+  { persistent, mode, other }: BootOptions,
 ): Promise<void> {
+  if (other) throw unsupported(call, "IPMI has one boot source for each device.");
   if (device === "HTTP") throw unsupported(call, "IPMI has no boot device for HTTP; use PXE.");
   const word = WORDS[device];
   const isUefi = (mode ?? call.settings.bootMode) === "UEFI";

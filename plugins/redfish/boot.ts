@@ -1,7 +1,7 @@
 /** The boot source of the next start, or of every start (DSP0268, ComputerSystem.Boot). */
 import type { BootDevice, BootOptions, BootOverride } from "../../src/drivers/driver.ts";
 import type { RedfishCall } from "./connection.ts";
-import { RedfishError, unsupported } from "./error.ts";
+import { onlyTimeout, unsupported } from "./error.ts";
 import { waitUntil } from "./poll.ts";
 import { at, link, text, texts } from "./resource.ts";
 import type { Resource } from "./resource.ts";
@@ -24,22 +24,27 @@ export async function setBootDevice(
   service: RedfishService,
   call: RedfishCall<RedfishSettings>,
   device: BootDevice,
-  { persistent, mode }: BootOptions,
+  { persistent, mode, other, url }: BootOptions,
 ): Promise<void> {
   const system = await findSystem(service, call.settings);
-  const boot = at(system.resource, "Boot");
-  const target = oneOf(service, boot, "BootSourceOverrideTarget", TARGETS[device]);
-  const enabled = oneOf(service, boot, "BootSourceOverrideEnabled", [persistent ? "Continuous" : "Once"]);
+  const holder = await bootResource(service, system);
+  const boot = at(holder.resource, "Boot");
+  const whole = { ...at(system.resource, "Boot"), ...boot };
+  const target = oneOf(service, whole, "BootSourceOverrideTarget", { values: TARGETS[device], other });
+  const enabled = oneOf(service, whole, "BootSourceOverrideEnabled", {
+    values: [persistent ? "Continuous" : "Once"],
+  });
   const wanted = {
     BootSourceOverrideTarget: target,
     BootSourceOverrideEnabled: enabled,
     ...modeOf(service, boot, mode ?? call.settings.bootMode),
   };
   const { BootSourceOverrideMode: bootMode, ...withoutMode } = wanted;
-  const holder = await bootResource(service, system);
+  const loader = url !== undefined && "HttpBootUri" in whole && { HttpBootUri: url };
   const send = async (change: Resource) => {
     const task = `set the boot device to ${target}`;
-    const { path } = await service.patch(holder.path, { Boot: change }, task);
+    const optional = ["HttpBootUri"];
+    const { path } = await service.patch(holder.path, { Boot: { ...change, ...loader } }, task, { optional });
     return path;
   };
   const differences = (now: Resource) =>
@@ -66,10 +71,6 @@ export async function setBootDevice(
   call.log(`BMC ${service.bmc}: boot device ${Object.values(wanted).join(", ")}.`);
 }
 
-function onlyTimeout(error: unknown): undefined {
-  if (!(error instanceof RedfishError) || error.kind !== "TIMEOUT") throw error;
-}
-
 /** The firmware mode as the machine names it; nothing for a machine that reports none. */
 function modeOf(
   service: RedfishService,
@@ -78,7 +79,9 @@ function modeOf(
 ): { readonly BootSourceOverrideMode?: string } {
   if (mode === undefined || text(boot, "BootSourceOverrideMode") === undefined) return {};
   return {
-    BootSourceOverrideMode: oneOf(service, boot, "BootSourceOverrideMode", [mode === "UEFI" ? "UEFI" : "Legacy"]),
+    BootSourceOverrideMode: oneOf(service, boot, "BootSourceOverrideMode", {
+      values: [mode === "UEFI" ? "UEFI" : "Legacy"],
+    }),
   };
 }
 
@@ -109,13 +112,21 @@ async function bootResource(service: RedfishService, system: Located): Promise<L
   return pending !== undefined && resource && holdsBoot ? { path: pending, resource } : system;
 }
 
-/** The first of the values that the machine accepts; a machine that does not list them accepts all. */
-function oneOf(service: RedfishService, boot: Resource, name: string, values: readonly string[]): string {
-  const allowed = texts(boot, `${name}@Redfish.AllowableValues`);
-  const found = values.find((value) => allowed === undefined || allowed.length === 0 || allowed.includes(value));
+/**
+ * The first of the values that the machine accepts, or the one after it; a machine that does not list them accepts the
+ * first.
+ */
+function oneOf(
+  { bmc }: RedfishService,
+  boot: Resource,
+  name: string,
+  { values, other = false }: { readonly values: readonly string[]; readonly other?: boolean | undefined },
+): string {
+  const listed = texts(boot, `${name}@Redfish.AllowableValues`) ?? [];
+  const accepted = listed.length === 0 ? values.slice(0, 1) : values.filter((value) => listed.includes(value));
+  const found = accepted[other ? 1 : 0];
   if (found !== undefined) return found;
-  throw unsupported(
-    service.bmc,
-    `does not accept ${values.join(" or ")} as ${name}; it accepts: ${allowed?.join(", ") ?? ""}.`,
-  );
+  const instead = other ? ` in place of ${accepted[0] ?? "none"}` : "";
+  const known = listed.length === 0 ? "nothing" : listed.join(", ");
+  throw unsupported(bmc, `does not accept ${values.join(" or ")} as ${name}${instead}; it accepts: ${known}.`);
 }

@@ -51,6 +51,10 @@ export function onlyFailed(error: unknown): undefined {
   if (!(error instanceof RedfishError)) throw error;
 }
 
+export function onlyTimeout(error: unknown): undefined {
+  if (!(error instanceof RedfishError) || error.kind !== "TIMEOUT") throw error;
+}
+
 /** An ability that this machine does not offer. `what`: the end of a sentence that begins with the BMC. */
 export function unsupported(bmc: string, what: string): RedfishError {
   return new RedfishError({ kind: "UNSUPPORTED", message: `BMC ${bmc} ${what}` });

@@ -4,7 +4,7 @@
  */
 import type { PowerAction, PowerState } from "../../src/drivers/driver.ts";
 import type { RedfishCall } from "./connection.ts";
-import { RedfishError, unsupported } from "./error.ts";
+import { RedfishError, onlyTimeout, unsupported } from "./error.ts";
 import { waitUntil } from "./poll.ts";
 import { text } from "./resource.ts";
 import type { Resource } from "./resource.ts";
@@ -25,8 +25,12 @@ const RESET_TYPES: Readonly<Record<"ON" | "OFF" | "SOFT_OFF", readonly string[]>
 /** For a machine that refuses a request because it is fulfilling it already. */
 const CONFLICT_SECONDS = 5;
 
-/** Reset types that restart a machine without a state in between. */
+/** Reset types that switch a machine off and on, or restart it without a state in between. */
 const RESTART_TYPES = ["PowerCycle", "ForceRestart"] as const;
+/** How long a machine that restarts may show that it is on before it goes off, if it does. */
+const RESTART_SECONDS = 30;
+/** Share of the time that is left. */
+const RESTART_SHARE = 0.25;
 
 /** `PoweringOn`, `PoweringOff` and `Paused` are neither. */
 export function powerStateOf(system: Resource): PowerState {
@@ -52,6 +56,9 @@ export async function setPower(service: RedfishService, call: PowerCall, wanted:
   const restart = RESTART_TYPES.find((type) => offered.types?.includes(type));
   if (restart === undefined) throw lacks(service, "reboot", offered.types);
   await requestReset(service, call, offered.target, restart);
+  const left = (call.deadline.getTime() - Date.now()) / 1000;
+  const seconds = Math.min(RESTART_SECONDS, left * RESTART_SHARE);
+  await waitForPower(service, call, { system, state: "OFF", seconds }).catch(onlyTimeout);
   await waitForPower(service, call, { system, state: "ON" });
 }
 

@@ -39,10 +39,14 @@ export interface BootOptions {
   readonly persistent: boolean;
   /** Absent: as the driver's settings or the machine decide. */
   readonly mode?: BootMode;
+  /** Another boot source for the same device, if the machine has two: with the first it did not start from it. */
+  readonly other?: true;
+  /** For HTTP: the address of the program to start, for a machine that takes it from its BMC and not by DHCP. */
+  readonly url?: string;
 }
 
 /** The boot source that a machine reports. */
-export interface BootOverride extends BootOptions {
+export interface BootOverride extends Pick<BootOptions, "persistent" | "mode"> {
   /** Null: none is set, and the machine follows its own boot order. */
   readonly device: BootDevice | null;
 }
@@ -260,10 +264,10 @@ export interface NodeAgent {
   status(): Promise<AgentStatus | null>;
   /**
    * Opens a session with a new secret and ends the earlier one of the node. `mediumUrl` contains the secret; it is null
-   * for a network boot. The first contact of the agent ends a wait with `callback: true`; `StepCall.callback` is then
+   * for a network boot. `loaderUrl`: for HTTP boot of UEFI. The first contact of the agent ends a wait with `callback: true`; `StepCall.callback` is then
    * `{ contact: true }`.
    */
-  open(options: AgentBootOptions): Promise<{ readonly mediumUrl: string | null }>;
+  open(options: AgentBootOptions): Promise<{ readonly mediumUrl: string | null; readonly loaderUrl: string }>;
   /**
    * Gives the agent a task, in place of an earlier one. The same task in a later entry of the attempt goes on. The step
    * then returns `wait` with `callback: true`, and `StepCall.callback` is the `AgentResult`. A task ends with its
@@ -327,6 +331,8 @@ export interface AgentStatus {
   readonly architecture: Architecture | null;
   readonly bootMode: BootMode | null;
   readonly address: string | null;
+  /** Number of disks that are parts of the machine. */
+  readonly disks: number | null;
   /** Number of requests of a second agent with the same secret. They were refused. */
   readonly strangers: number;
 }

@@ -36,7 +36,7 @@ export function isUuid(text: string): boolean {
 /** A report, or the reason why it is none. `from`: the address that the request came from. */
 export function reportOf(value: unknown, from: string): AgentReport | string {
   if (!isFields(value)) return "The report must be an object.";
-  const { instance, version, protocol, architecture, bootMode, address, macs, task } = value;
+  const { instance, version, protocol, architecture, bootMode, address, macs, disks, task } = value;
   if (!isText(instance) || instance.length < 8) return "instance must be a random text of at least 8 characters.";
   if (!isText(version)) return "version must be a text.";
   if (protocol !== 1) return "This service speaks protocol 1. Build the agent's boot media again.";
@@ -54,6 +54,7 @@ export function reportOf(value: unknown, from: string): AgentReport | string {
     bootMode,
     address: typeof address === "string" && isIP(address) !== 0 ? address : from,
     macs: known,
+    ...(Number.isSafeInteger(disks) && { disks: Number(disks) }),
     ...(progress && { task: progress }),
   };
 }

@@ -225,6 +225,7 @@ export interface AgentIdentity {
   readonly bootMode: "UEFI" | "BIOS";
   readonly address: string;
   readonly macs: readonly string[];
+  readonly disks?: number;
 }
 
 export interface TaskIdentity {

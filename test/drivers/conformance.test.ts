@@ -2,7 +2,10 @@
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { conformance } from "../../packages/driver/src/conformance/conformance.ts";
-import type { Driver, MediaInterface, Step } from "../../src/drivers/driver.ts";
+import { printCertificate } from "../../packages/driver/src/certificate.ts";
+import type { Certificate } from "../../packages/driver/src/certificate.ts";
+import { certifyDriver } from "../../packages/driver/src/certify.ts";
+import type { BootOptions, Driver, MediaInterface, Step } from "../../src/drivers/driver.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import type { AnySettings } from "../support/driver.ts";
 
@@ -200,6 +203,67 @@ describe("conformance of erasures", () => {
     await expect(proved([{ ...wipe, erases: true }], of)).resolves.toBeUndefined();
     await expect(proved([{ ...wipe, erases: true, run }], of)).rejects.toThrow("Step wipe declares `erases`, and");
   });
+});
+
+describe("conformance of what a machine does not support", () => {
+  const lacks = async () => {
+    throw Object.assign(new Error("The machine has none."), {
+      name: "DriverError",
+      kind: "UNSUPPORTED",
+      retryable: false,
+    });
+  };
+  const certified = async (of: Partial<Driver<never>>, driveless?: Readonly<Record<string, string>>) => {
+    const factory = () => ({ ...aDriver("tried"), ...of }) as unknown as Driver<unknown>;
+    return certifyDriver({ factory, settings: {}, live: true, ...(driveless && { driveless }) });
+  };
+  const checkOf = ({ checks }: Certificate, title: string) => checks.find((check) => check.title.includes(title));
+
+  test("conformance prints UNSUPPORTED, with the reason, in place of a pass [R-806]", async () => {
+    const { power } = aDriver("tried");
+    const certificate = await certified({ power: { ...power, setBootDevice: lacks } });
+    const text = printCertificate(certificate);
+    expect(text).toMatch(
+      /UNSUPPORTED {2}sets every boot device[^\n]*\n {6}Boot device PXE[^\n]*: The machine has none\./,
+    );
+    expect(text).toMatch(/UNSUPPORTED {2}inserts and ejects[^\n]*\n {6}The driver has no virtual media\./);
+    expect(text).toMatch(/UNSUPPORTED {2}takes no machine without drives[^\n]*\n {6}The driver erases no disks\./);
+    const { passed, unsupported, failed, checks } = certificate;
+    expect(unsupported).toBeGreaterThan(3);
+    expect(passed + unsupported + failed).toBe(checks.length);
+    expect(text).toContain(`${passed} passed, ${unsupported} unsupported, ${failed} failed`);
+  });
+
+  test("conformance sets boot devices with their modes, and reads them back [R-806]", async () => {
+    const { power } = aDriver("tried");
+    const asked: unknown[] = [];
+    const setBootDevice = async (_call: unknown, device: string, { mode }: BootOptions) =>
+      void asked.push([device, mode]);
+    const readBootDevice = async () => ({ device: "PXE", persistent: false, mode: "UEFI" }) as const;
+    expect(checkOf(await certified({ power: { ...power, setBootDevice } }), "boot device")?.problem).toBeNull();
+    expect(asked).toEqual(
+      expect.arrayContaining([
+        ["HTTP", "UEFI"],
+        ["PXE", "BIOS"],
+      ]),
+    );
+    const wrong = await certified({ power: { ...power, setBootDevice, readBootDevice } });
+    expect(checkOf(wrong, "boot device")?.problem).toMatch(
+      /Boot device PXE \(persistent false, mode BIOS\) is set, but/,
+    );
+  });
+
+  test.each([
+    ["an empty account", { kind: "done", output: { disks: [] } }, /succeeds on a machine without drives/],
+    ["a failure", { kind: "failed", reason: "There are no drives.", retryable: false }, null],
+  ] as const)(
+    "conformance judges an erasure of a machine without drives that ends with %s [R-806]",
+    async (_what, result, problem) => {
+      const wipe = aStep("wipe", "clean", async () => result, { erases: true });
+      const check = checkOf(await certified({ clean: stepsOf(wipe) as never }, { bare: "yes" }), "without drives");
+      expect([check?.problem ?? null, check?.unsupported]).toEqual([problem && expect.stringMatching(problem), []]);
+    },
+  );
 });
 
 describe("conformance of virtual media", () => {

@@ -966,7 +966,7 @@ describe("power within a step", () => {
       status: async () => null,
       open: async (boot: unknown) => {
         asked.push(boot);
-        return { mediumUrl: "http://10.0.0.1/media/x/agent.iso" };
+        return { mediumUrl: "http://10.0.0.1/media/x/agent.iso", loaderUrl: "http://10.0.0.1/ipxe.efi" };
       },
       assign: async (task: unknown) => void asked.push(task),
       close: async () => {
@@ -979,6 +979,7 @@ describe("power within a step", () => {
       output: {
         before: null,
         mediumUrl: "http://10.0.0.1/media/x/agent.iso",
+        loaderUrl: "http://10.0.0.1/ipxe.efi",
         home: "http://10.0.0.1/home/y",
         name: "DriverError",
         kind: "UNSUPPORTED",

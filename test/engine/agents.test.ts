@@ -144,6 +144,7 @@ function report(instance = "one", task?: AgentReport["task"]): AgentReport {
     bootMode: "UEFI",
     address: "10.0.0.7",
     macs: ["52:54:00:00:00:01"],
+    disks: 2,
     ...(task && { task }),
   };
 }
@@ -183,6 +184,7 @@ describe("agent session", () => {
       version: "1.0.0",
       bootMode: "UEFI",
       address: "10.0.0.7",
+      disks: 2,
       strangers: 0,
       endedAt: null,
       homeAt: null,

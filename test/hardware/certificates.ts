@@ -91,7 +91,14 @@ for (const [machine, certify] of machines) {
   const certificate = await certify();
   failed += certificate.failed;
   console.log(`${machine}\n${printCertificate(certificate)}`);
-  const cells = [`\`${certificate.driver}\``, certificate.version, machine, certificate.passed, certificate.failed];
+  const cells = [
+    `\`${certificate.driver}\``,
+    certificate.version,
+    machine,
+    certificate.passed,
+    certificate.unsupported,
+    certificate.failed,
+  ];
   rows.push(`| ${cells.join(" | ")} |\n`);
 }
 const page = `# Certificates of the bundled drivers
@@ -100,8 +107,8 @@ const page = `# Certificates of the bundled drivers
 
 Node ${process.versions.node}:
 
-| driver | version | machine | passed | failed |
-| --- | --- | --- | ---: | ---: |
+| driver | version | machine | passed | unsupported | failed |
+| --- | --- | --- | ---: | ---: | ---: |
 `;
 writeFileSync(PAGE, page + rows.join(""));
 process.exit(failed === 0 ? 0 : 1);

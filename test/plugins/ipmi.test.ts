@@ -813,8 +813,11 @@ case "$*" in
   'chassis power on') echo on >"$here/power"; echo 'Chassis Power Control: Up/On' ;;
   'chassis power off') echo off >"$here/power"; echo 'Chassis Power Control: Down/Off' ;;
   'chassis power soft') [ -e "$here/deaf" ] || echo off >"$here/power"; echo 'Chassis Power Control: Soft' ;;
-  'chassis bootdev '*) echo "Set Boot Device to $3" ;;
-  'chassis bootparam get 5') echo 'Boot parameter data: 8004000000' ;;
+  'chassis bootdev '*)
+    case "$3" in pxe) device=04 ;; disk) device=08 ;; cdrom) device=14 ;; *) device=18 ;; esac
+    case "$4" in *efiboot,persistent) flags=e0 ;; *efiboot) flags=a0 ;; *persistent) flags=c0 ;; *) flags=80 ;; esac
+    echo "$flags$device" > "$here/boot"; echo "Set Boot Device to $3" ;;
+  'chassis bootparam get 5') echo "Boot parameter data: $(cat "$here/boot" 2>/dev/null || echo 8004)000000" ;;
   'mc info') printf 'Firmware Revision         : 1.74\\nIPMI Version              : 2.0\\nManufacturer ID           : 10876\\nAdditional Device Support :\\n    Sensor Device\\n    Chassis Device\\n' ;;
   'fru print 0')
     if [ -e "$here/bare" ]; then echo ' Device not present (Requested sensor, data, or record not found)'; exit 1; fi
@@ -835,7 +838,7 @@ async function fakeIpmitool(): Promise<FakeIpmitool> {
     put,
     commands: async () => (await file("commands")).trim().split("\n"),
     async reset() {
-      for (const name of ["argv", "environment", "commands", "hang", "stderr", "code", "deaf", "bare"])
+      for (const name of ["argv", "environment", "commands", "hang", "stderr", "code", "deaf", "bare", "boot"])
         await rm(join(folder, name), { force: true });
       await put("power", "off");
     },

@@ -163,6 +163,14 @@ describe("Redfish power by the reset types that a machine offers", () => {
     expect(logged.join("\n")).toContain(`reset type ${type}.`);
   });
 
+  test("Redfish waits until a machine that it cannot force off has gone off, and is on again [R-805]", async () => {
+    const traits = { power: { ...PRESETS["idrac-like"].power, resetTypes: ["On", "PowerCycle"] as const } };
+    await using lab = await redfishLab({ traits, timing: { powerOffMs: 1500, powerOnMs: 500 } });
+    lab.bmc.state.power = "On";
+    await lab.driver.power.set(lab.call({ seconds: 30 }), "REBOOT");
+    expect(lab.bmc.state).toMatchObject({ power: "On", bootedFrom: "Hdd" });
+  });
+
   test("Redfish ends a graceful shutdown when the machine is off", async () => {
     await using lab = await redfishLab();
     lab.bmc.state.power = "On";
@@ -346,6 +354,55 @@ describe("Redfish boot devices", () => {
       expect(lab.bmc.state.boot.target).toBe("Cd");
     },
   );
+});
+
+describe("Redfish boot sources beside the first", () => {
+  const once = { persistent: false } as const;
+
+  test("a medium that the system starts from UsbCd only is started by the other boot source [R-802]", async () => {
+    const traits = { ...PRESETS["supermicro-like"], quirks: ["starts-usb-cd-only"] as const };
+    await using lab = await redfishLab({ traits });
+    const { driver, call, bmc } = lab;
+    await driver.media?.insert(call(), "http://10.0.0.1/a.iso", { writeProtected: true });
+    for (const [options, bootedFrom] of [
+      [once, "Hdd"],
+      [{ ...once, other: true }, "UsbCd"],
+    ] as const) {
+      await driver.power.setBootDevice?.(call(), "CDROM", options);
+      await driver.power.set(call(), "REBOOT");
+      expect(bmc.state.bootedFrom).toBe(bootedFrom);
+    }
+  });
+
+  test("a device with one boot source, and a system that lists none, has no other [R-802]", async () => {
+    for (const traits of ["reference", "minimal"] as const) {
+      await using lab = await redfishLab({ traits });
+      const set = lab.driver.power.setBootDevice?.(lab.call(), "CDROM", { ...once, other: true });
+      await expect(set).rejects.toMatchObject({
+        kind: "UNSUPPORTED",
+        message: expect.stringContaining("in place of Cd"),
+      });
+    }
+  });
+
+  test("HttpBootUri is set beside UefiHttp where the system has it, and nowhere else [R-803]", async () => {
+    const url = "http://10.0.0.1:4010/boot/agent/x64/ipxe.efi";
+    await using lab = await redfishLab({ traits: { quirks: ["http-boot-uri"] } });
+    await lab.driver.power.setBootDevice?.(lab.call(), "HTTP", { ...once, url });
+    await lab.driver.power.set(lab.call(), "ON");
+    expect(lab.bmc.state).toMatchObject({ bootedFrom: "UefiHttp", boot: { httpUri: url } });
+    await using plain = await redfishLab();
+    await plain.driver.power.setBootDevice?.(plain.call(), "HTTP", { ...once, url });
+    expect(plain.bmc.state.boot).toMatchObject({ target: "UefiHttp", httpUri: null });
+  });
+
+  test("the allowed boot sources are those of the resource that is written [R-803]", async () => {
+    await using lab = await redfishLab({ traits: { quirks: ["settings-without-http"] } });
+    const { driver, call } = lab;
+    await expect(driver.power.setBootDevice?.(call(), "HTTP", once)).rejects.toMatchObject({ kind: "UNSUPPORTED" });
+    await driver.power.setBootDevice?.(call(), "PXE", once);
+    expect(lab.bmc.state.boot.target).toBe("Pxe");
+  });
 });
 
 describe("Redfish systems of a BMC", () => {

@@ -37,6 +37,7 @@ export const REPORT = {
   bootMode: "UEFI",
   address: "10.77.0.101",
   macs: ["52:54:00:77:00:01"],
+  disks: 2,
 };
 
 /** An engine that knows nothing; `given` replaces functions. */

@@ -72,6 +72,7 @@ export interface LabOptions {
   readonly image?: ImageView | null;
   readonly variables?: Readonly<Record<string, Json>>;
   readonly bootMode?: "UEFI" | "BIOS";
+  readonly disks?: number | null;
   /** False: the installed system does not call home. */
   readonly callsHome?: boolean;
 }
@@ -170,7 +171,8 @@ export class AgentLab {
     this.device = null;
     const { session } = this;
     const isForAgent = device === "CDROM" ? this.medium !== null : device === "PXE" || device === "HTTP";
-    this.running = device === "DISK" ? "SYSTEM" : "NOTHING";
+    const startsEntry = device === null && this.seed !== null && (this.options.disks ?? 1) > 1;
+    this.running = device === "DISK" || startsEntry ? "SYSTEM" : "NOTHING";
     if (!isForAgent || !session || session.endedAt !== null) return;
     const order = ["NOTHING", "LEASE", "SCRIPT", "KERNEL", "CONTACT"];
     const reached = order.indexOf(this.options.reaches ?? "CONTACT");
@@ -180,7 +182,13 @@ export class AgentLab {
     if (reached >= 3 && device !== "CDROM") session.kernelAt = now;
     if (reached < 4) return;
     this.running = "AGENT";
-    Object.assign(session, { contactAt: now, seenAt: now, ...MACHINE, bootMode: this.options.bootMode ?? "UEFI" });
+    Object.assign(session, {
+      contactAt: now,
+      seenAt: now,
+      ...MACHINE,
+      bootMode: this.options.bootMode ?? "UEFI",
+      disks: this.options.disks ?? 1,
+    });
   }
 
   async #does<Result>(what: string | null, work: () => Result): Promise<Result> {
@@ -207,10 +215,12 @@ export class AgentLab {
           this.running = "NOTHING";
         }
       }),
-    setBootDevice: (device, { mode, persistent } = {}) =>
-      this.#does(`device ${device}${mode ? ` ${mode}` : ""}${persistent ? " persistent" : ""}`, () => {
+    setBootDevice: (device, { mode, persistent, other, url } = {}) => {
+      const words = ["device", device, mode, persistent && "persistent", other && "other", url && "url"];
+      return this.#does(words.filter(Boolean).join(" "), () => {
         this.device = device;
-      }),
+      });
+    },
   };
 
   get #media(): NodeMedia {
@@ -245,17 +255,17 @@ export class AgentLab {
       this.#does(null, () => (this.homeUrl = `http://ostler.example/home/canary-home-${(this.#homes += 1)}`)),
   };
 
-  #open(options: AgentBootOptions): { mediumUrl: string | null } {
+  #open(options: AgentBootOptions): { mediumUrl: string | null; loaderUrl: string } {
     this.opened += 1;
     this.task = null;
     // An agent of the earlier session is ordered to stop, and is not the one of the new session.
     if (this.running === "AGENT") this.running = "NOTHING";
     const none = { endedAt: null, dhcpAt: null, scriptAt: null, kernelAt: null, contactAt: null, seenAt: null };
-    const unknown = { version: null, architecture: null, bootMode: null, address: null };
+    const unknown = { version: null, architecture: null, bootMode: null, address: null, disks: null };
     const openedAt = new Date().toISOString();
     this.session = { ...none, ...unknown, openedAt, homeAt: null, home: null, strangers: 0 };
     const { mediumUrl = `http://ostler.example/media/s${this.opened}.canary-medium-secret/agent.iso` } = this.options;
-    return { mediumUrl: options.medium === "ISO" ? mediumUrl : null };
+    return { mediumUrl: options.medium === "ISO" ? mediumUrl : null, loaderUrl: "http://ostler.example/ipxe.efi" };
   }
 
   // ---- steps

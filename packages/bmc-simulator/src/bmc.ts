@@ -43,6 +43,7 @@ export interface BootOverride {
   mode: "UEFI" | "Legacy";
   uefiTarget: string | null;
   next: string | null;
+  httpUri: string | null;
 }
 
 export interface Volume {
@@ -130,7 +131,7 @@ export function newState(account: { readonly userName: string; readonly password
     powerTurn: 0,
     bootedFrom: null,
     bootProgress: "None",
-    boot: { enabled: "Disabled", target: "None", mode: "UEFI", uefiTarget: null, next: null },
+    boot: { enabled: "Disabled", target: "None", mode: "UEFI", uefiTarget: null, next: null, httpUri: null },
     bootOrder: null,
     indicator: "Off",
     assetTag: null,

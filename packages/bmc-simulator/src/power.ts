@@ -175,8 +175,10 @@ function beginBoot(bmc: Bmc): BootChoice {
   const image = Object.values(state.media)[0]?.image ?? null;
   const { enabled, target, mode } = state.boot;
   const wanted = enabled === "Disabled" ? "Hdd" : target;
-  const isEmptyDrive = wanted === "Cd" && image === null;
-  state.bootedFrom = isEmptyDrive || wanted === "None" ? "Hdd" : wanted;
+  const isEmptyDrive = wanted.endsWith("Cd") && image === null;
+  const isOther = wanted === "Cd" && traits.quirks.includes("starts-usb-cd-only");
+  const hasNoLoader = wanted === "UefiHttp" && traits.quirks.includes("http-boot-uri") && state.boot.httpUri === null;
+  state.bootedFrom = isEmptyDrive || isOther || hasNoLoader || wanted === "None" ? "Hdd" : wanted;
   if (enabled === "Once")
     state.boot = { ...state.boot, enabled: "Disabled", target: "None", uefiTarget: null, next: null };
   record(bmc, { message: `The system boots from ${state.bootedFrom}.`, origin: places.system });

@@ -88,7 +88,7 @@ export function qemuArguments(plan: QemuMachinePlan, boot: BootChoice): string[]
 
 /** The chosen device first, then the others. OVMF takes the order from here too, and ignores `-boot`. */
 function bootIndexes(target: string): Readonly<Record<"disk" | "cd" | "network", number>> {
-  const first = target === "Pxe" || target === "UefiHttp" ? "network" : target === "Cd" ? "cd" : "disk";
+  const first = target === "Pxe" || target === "UefiHttp" ? "network" : target.endsWith("Cd") ? "cd" : "disk";
   const order = [first, ...["disk", "cd", "network"].filter((name) => name !== first)];
   const position = (name: string) => order.indexOf(name) + 1;
   return { disk: position("disk"), cd: position("cd"), network: position("network") };

@@ -28,6 +28,8 @@ interface Quirk {
 }
 
 const isSystem = ({ path, bmc }: QuirkRequest) => path === `/Systems/${bmc.traits.ids.system}`;
+const settingsOf = ({ bmc }: QuirkRequest) => `/Systems/${bmc.traits.ids.system}/SD`;
+const TARGET = "BootSourceOverrideTarget";
 const changesBoot = (request: QuirkRequest) =>
   request.method === "PATCH" && isSystem(request) && "Boot" in request.body;
 const inserts = ({ method, path }: QuirkRequest) => method === "POST" && path.endsWith("/VirtualMedia.InsertMedia");
@@ -65,7 +67,7 @@ export const QUIRKS: Readonly<Record<QuirkName, Quirk>> = {
   "boot-at-settings": {
     about: "the boot source is changed at the settings of the system; the refusal names their path",
     before: (request) => {
-      const settings = `/Systems/${request.bmc.traits.ids.system}/SD`;
+      const settings = settingsOf(request);
       if (request.path === settings) return { path: settings.slice(0, -"/SD".length) };
       const text = `The property Boot is read only here and must be set at ${ROOT}${settings}.`;
       return changesBoot(request) ? refuse(400, "PropertyNotWritable", text, "Boot") : undefined;
@@ -120,6 +122,26 @@ export const QUIRKS: Readonly<Record<QuirkName, Quirk>> = {
     about: "a POST is redirected to the same path with a slash at its end",
     before: ({ method, url }) =>
       method === "POST" && !url.endsWith("/") ? { status: 308, headers: { Location: `${url}/` } } : undefined,
+  },
+  "starts-usb-cd-only": {
+    about: "with the boot source Cd the system starts from its disk; it starts a medium from UsbCd",
+  },
+  "http-boot-uri": { about: "the system starts by HTTP from HttpBootUri only" },
+  "settings-without-http": {
+    about: "the boot source is changed at the settings of the system, which do not accept UefiHttp",
+    before: (request) => {
+      if (request.path !== settingsOf(request)) return undefined;
+      const isHttp = objectAt(request.body, "Boot")["BootSourceOverrideTarget"] === "UefiHttp";
+      if (isHttp) return refuse(400, "PropertyValueNotInList", "UefiHttp is not supported.", "UefiHttp");
+      return { path: `/Systems/${request.bmc.traits.ids.system}` };
+    },
+    after: (request, shown) => {
+      if (isSystem(request))
+        return { ...shown, "@Redfish.Settings": { SettingsObject: { "@odata.id": ROOT + settingsOf(request) } } };
+      if (request.path !== settingsOf(request)) return shown;
+      const targets = request.bmc.traits.boot.targets.filter((target) => target !== "UefiHttp");
+      return { ...shown, Boot: { ...objectAt(shown, "Boot"), [`${TARGET}@Redfish.AllowableValues`]: targets } };
+    },
   },
   "gpu-board": {
     about: "the first system is a board of GPUs: it has a reset, and neither boot sources nor a BIOS",

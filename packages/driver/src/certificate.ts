@@ -9,6 +9,8 @@ export interface Certificate {
   /** Whether a machine was switched on and off. */
   readonly live: boolean;
   readonly passed: number;
+  /** Checks that could not check everything, because the driver or its machine does not support it. */
+  readonly unsupported: number;
   readonly failed: number;
   readonly checks: readonly CheckResult[];
 }
@@ -18,6 +20,8 @@ export interface CheckResult {
   readonly title: string;
   /** Null if the check has passed. */
   readonly problem: string | null;
+  /** What could not be checked. */
+  readonly unsupported: readonly string[];
   readonly milliseconds: number;
 }
 
@@ -28,20 +32,25 @@ export function printCertificate({
   node,
   live,
   passed,
+  unsupported,
   failed,
   checks,
 }: Certificate): string {
-  const lines = checks.map(({ title, problem, milliseconds }) =>
-    problem === null
-      ? `ok    ${title} (${milliseconds} ms)`
-      : `FAIL  ${title}\n      ${problem.replaceAll("\n", "\n      ")}`,
-  );
+  const lines = checks.map((check) => {
+    if (check.problem !== null) return `FAIL  ${check.title}${below([check.problem])}`;
+    const word = check.unsupported.length > 0 ? "UNSUPPORTED  " : "ok    ";
+    return `${word}${check.title} (${check.milliseconds} ms)${below(check.unsupported)}`;
+  });
   return [
     `Driver ${driver} ${version}, contract ${contract}, on Node ${node.replace(/^v/, "")}, ${live ? "with" : "without"} a machine`,
     "",
     ...lines,
     "",
-    `${passed} passed, ${failed} failed`,
+    `${passed} passed, ${unsupported} unsupported, ${failed} failed`,
     "",
   ].join("\n");
+}
+
+function below(texts: readonly string[]): string {
+  return texts.map((text) => `\n      ${text.replaceAll("\n", "\n      ")}`).join("");
 }

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { conformance } from "./conformance/conformance.ts";
-import type { ChosenStep, ConformanceOptions } from "./conformance/conformance.ts";
+import type { ChosenStep, ConformanceCheck, ConformanceOptions } from "./conformance/conformance.ts";
 import type { DriverFactory, Json } from "../../../src/drivers/driver.ts";
 import type { Certificate, CheckResult } from "./certificate.ts";
 
@@ -12,6 +12,7 @@ export interface CheckRequest {
   readonly settings: string;
   readonly live: boolean;
   readonly refused?: string | undefined;
+  readonly driveless?: string | undefined;
   /** Names of steps with their interfaces, separated by commas. */
   readonly steps?: string | undefined;
   readonly seconds: string;
@@ -32,6 +33,7 @@ export async function certify(module: string, request: CheckRequest): Promise<Ce
     liveSeconds,
     ...(endpoint && { endpoint }),
     ...(request.refused !== undefined && { refused: readSettings(request.refused) }),
+    ...(request.driveless !== undefined && { driveless: readSettings(request.driveless) }),
     ...(request.steps !== undefined && { steps: request.steps.split(",").map(stepOf) }),
   };
   return certifyDriver(options);
@@ -41,27 +43,29 @@ export async function certify(module: string, request: CheckRequest): Promise<Ce
 export async function certifyDriver(options: ConformanceOptions): Promise<Certificate> {
   const { name, version, contract } = await options.factory({ log: () => undefined, describing: true });
   const checks: CheckResult[] = [];
-  for (const { title, run } of conformance(options)) checks.push(await judge(title, run));
+  for (const check of conformance(options)) checks.push(await judge(check));
   const failed = checks.filter(({ problem }) => problem !== null).length;
+  const unsupported = checks.filter((check) => check.problem === null && check.unsupported.length > 0).length;
   return {
     driver: name,
     version,
     contract,
     node: process.version,
     live: options.live === true,
-    passed: checks.length - failed,
+    passed: checks.length - failed - unsupported,
+    unsupported,
     failed,
     checks,
   };
 }
 
-async function judge(title: string, run: () => Promise<void>): Promise<CheckResult> {
+async function judge({ title, run, unsupported }: ConformanceCheck): Promise<CheckResult> {
   const began = performance.now();
   const problem = await run().then(
     () => null,
     (error: unknown) => (error instanceof Error ? error.message : String(error)),
   );
-  return { title, problem, milliseconds: Math.round(performance.now() - began) };
+  return { title, problem, unsupported: [...unsupported], milliseconds: Math.round(performance.now() - began) };
 }
 
 async function factoryOf(module: string): Promise<DriverFactory<unknown>> {

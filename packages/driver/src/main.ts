@@ -15,10 +15,12 @@ DRIVER is the module with the driver's factory as its default export, such as ./
   --settings FILE   JSON: settings of a node that the driver accepts, with every secret (required)
   --live            the settings lead to a machine that may be SWITCHED ON AND OFF
   --refused FILE    JSON: settings that the machine refuses, such as a wrong password; with --live
+  --driveless FILE  JSON: settings of a machine without drives, which no step may take for erased; with --live
   --steps LIST      further steps to run, such as clean.erase_disks,deploy.write_image; with --live
   --seconds N       limit of one power change or inspection step; default 60
   --json            print the certificate as JSON
 
+A check that the driver or its machine does not support is printed as UNSUPPORTED, with the reasons.
 The exit code is 0 if all checks pass, 1 if one fails, and 2 if the request is invalid.
 `;
 
@@ -30,6 +32,7 @@ async function main(words: string[]): Promise<number> {
       settings: { type: "string" },
       live: { type: "boolean", default: false },
       refused: { type: "string" },
+      driveless: { type: "string" },
       steps: { type: "string" },
       seconds: { type: "string", default: "60" },
       json: { type: "boolean", default: false },

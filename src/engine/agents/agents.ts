@@ -18,6 +18,8 @@ export interface AgentReport {
   readonly bootMode: BootMode;
   readonly address: string;
   readonly macs: readonly string[];
+  /** Number of disks that are parts of the machine. Agents of earlier releases do not report it. */
+  readonly disks?: number;
   /** The task that it works on, or whose result was not yet taken. */
   readonly task?: { readonly id: string; readonly percent: number; readonly message: string | null };
 }

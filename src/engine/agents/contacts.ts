@@ -179,7 +179,7 @@ async function redactorOf(
   return createRedactor([...ofNode, secret, ...taskSecrets(args)]);
 }
 
-function identityOf({ version, architecture, bootMode, address, macs }: AgentReport): AgentIdentity {
+function identityOf({ version, architecture, bootMode, address, macs, disks }: AgentReport): AgentIdentity {
   const short = (text: string) => cutTo(storableText(text), TEXT_LENGTH_MAX);
   return {
     version: short(version),
@@ -187,5 +187,6 @@ function identityOf({ version, architecture, bootMode, address, macs }: AgentRep
     bootMode,
     address: short(address),
     macs: macs.slice(0, MACS_MAX).map(short),
+    ...(disks !== undefined && { disks }),
   };
 }

@@ -63,7 +63,7 @@ export class StepAgent implements NodeAgent {
     return earlier ? statusOf({ ...earlier, endedAt: earlier.endedAt ?? new Date() }) : null;
   }
 
-  async open(options: AgentBootOptions): Promise<{ readonly mediumUrl: string | null }> {
+  async open(options: AgentBootOptions): ReturnType<NodeAgent["open"]> {
     const { url } = this.#provisioningFor(options.architecture);
     const flaw = bootFlaw(options);
     if (flaw !== null) throw new Error(flaw);
@@ -89,7 +89,10 @@ export class StepAgent implements NodeAgent {
         network,
       });
     });
-    return { mediumUrl: medium === "ISO" ? `${url}/media/${id}.${secret}/agent.iso` : null };
+    return {
+      mediumUrl: medium === "ISO" ? `${url}/media/${id}.${secret}/agent.iso` : null,
+      loaderUrl: `${url}/boot/agent/${architecture.toLowerCase()}/ipxe.efi`,
+    };
   }
 
   async assign({ kind, args }: AgentTask): Promise<void> {
@@ -213,6 +216,7 @@ function statusOf(session: AgentSessionRow): AgentStatus {
     architecture: agent?.architecture ?? null,
     bootMode: agent?.bootMode ?? null,
     address: agent?.address ?? null,
+    disks: agent?.disks ?? null,
     strangers,
   };
 }

@@ -6,7 +6,7 @@ test.each([
   ["a medium if the node has virtual media", {}, ["open ISO", "insert", "device CDROM", "ON", "eject"]],
   ["the network if it has none", { media: false }, ["open NETWORK", "device PXE", "ON"]],
   ["the network if the setting says so", { settings: { boot: "NETWORK" } }, ["open NETWORK", "device PXE", "ON"]],
-  ["HTTP boot if the setting says so", { settings: { boot: "HTTP" } }, ["open NETWORK", "device HTTP", "ON"]],
+  ["HTTP boot if the setting says so", { settings: { boot: "HTTP" } }, ["open NETWORK", "device HTTP url", "ON"]],
   ["the network if the service has no medium", { mediumUrl: null }, ["open ISO", "open NETWORK", "device PXE", "ON"]],
   [
     "the mode of the settings",
@@ -74,6 +74,47 @@ test.each([
   },
 );
 
+test("a BMC that refuses the medium for good has the machine booted from the network, unless the setting is MEDIA [R-490]", async () => {
+  const refuses = { insert: driverError("REFUSED", "BMC b needs a license.") };
+  using lab = new AgentLab({ refuses });
+  expect((await lab.perform("clean", "boot_agent")).result.kind).toBe("done");
+  expect(lab.journal).toEqual(["open ISO", "open NETWORK", "device PXE", "ON"]);
+  using other = new AgentLab({ refuses, settings: { boot: "MEDIA" } });
+  expect((await other.perform("clean", "boot_agent")).result).toMatchObject({ kind: "failed", errorKind: "REFUSED" });
+});
+
+test("a medium that was not fetched since the start is started once more by its other boot source [R-802]", async () => {
+  using lab = new AgentLab({ reaches: "NOTHING" });
+  const { result } = await lab.perform("clean", "boot_agent");
+  expect(result).toMatchObject({ kind: "failed", errorKind: "TIMEOUT" });
+  const started = ["open ISO", "insert", "device CDROM", "ON", "OFF", "device CDROM other", "ON"];
+  expect(lab.journal).toEqual(started);
+});
+
+test("a medium that the BMC has read at its insertion only was not started [R-802]", async () => {
+  using lab = new AgentLab({ reaches: "NOTHING" });
+  const insert = lab.call().media.insert;
+  const media = {
+    ...lab.call().media,
+    insert: async (url: string) => {
+      await insert(url);
+      if (lab.session) lab.session.scriptAt = "2026-11-23T09:59:59Z";
+    },
+  };
+  await lab.perform("clean", "boot_agent", { media });
+  expect(lab.journal).toContain("device CDROM other");
+});
+
+test.each([
+  ["fetched the medium", { reaches: "SCRIPT" }],
+  ["has one boot source for media", { refuses: { "device CDROM other": driverError("UNSUPPORTED", "There is one.") } }],
+] as const)("a machine that %s is not started from it again [R-802]", async (_what, options) => {
+  using lab = new AgentLab({ reaches: "NOTHING", ...options });
+  const { result } = await lab.perform("clean", "boot_agent");
+  expect(result).toMatchObject({ kind: "failed", errorKind: "TIMEOUT" });
+  expect(lab.journal.filter((call) => call === "ON")).toHaveLength(1);
+});
+
 test.each([
   ["no driver has media", { media: false }, /no driver of the node has virtual media/],
   ["the service has no medium", { mediumUrl: null }, /no medium of the agent for X64/],
@@ -108,7 +149,11 @@ test("an error of the BMC that repeats the address of the medium is shown withou
 
 test.each([
   ["NOTHING", { media: false }, /Last seen: power on\..*cable.*VLAN/],
-  ["NOTHING", {}, /Last seen: power on\..*BMC has not read the medium/],
+  [
+    "NOTHING",
+    { refuses: { "device CDROM other": driverError("UNSUPPORTED", "No.") } },
+    /Last seen: power on\..*BMC has not read the medium/,
+  ],
   ["NOTHING", { settings: { boot: "HTTP" } }, /Last seen: power on\..*HTTP boot is enabled/],
   ["LEASE", { media: false }, /Last seen: a DHCP lease at 2026-.*ostler boot dnsmasq/],
   ["SCRIPT", { media: false }, /Last seen: the boot script was fetched at 2026-.*did not fetch the kernel/],

@@ -88,6 +88,19 @@ describe("boot_from_disk", () => {
     expect(lab.running).toBe("SYSTEM");
   });
 
+  test.each([
+    ["the boot entry of its own, without a boot device, in mode UEFI with two disks", { disks: 2 }, []],
+    ["its disk in mode BIOS with two disks", { disks: 2, bootMode: "BIOS" }, ["device DISK"]],
+    ["its disk if an agent does not report how many it has", { disks: null }, ["device DISK"]],
+  ] as const)("the machine is started from %s [R-804]", async (_what, options, device) => {
+    using lab = new AgentLab(options);
+    await lab.perform("deploy", "configure_system");
+    lab.reset();
+    expect((await lab.perform("deploy", "boot_from_disk")).result).toEqual({ kind: "done" });
+    expect(lab.journal).toEqual(["close", "agent: power off", "eject", ...device, "ON"]);
+    expect(lab.running).toBe("SYSTEM");
+  });
+
   test("the power of a machine that the agent does not switch off is cut after 30 s", async () => {
     using lab = new AgentLab();
     await lab.perform("deploy", "configure_system");

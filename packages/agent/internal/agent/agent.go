@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ostler-agent/internal/console"
+	"ostler-agent/internal/disk"
 	"ostler-agent/internal/network"
 	"ostler-agent/internal/service"
 	"ostler-agent/internal/session"
@@ -88,6 +89,7 @@ func Run(document *session.Document, version string, out *console.Console) {
 // step asks once and obeys. It returns false when the machine is to be switched off, which ends a test.
 func (a *Agent) step() bool {
 	a.report.MACs = addresses()
+	a.report.Disks = len(disk.BuiltIn())
 	a.report.Task = nil
 	if a.running != nil {
 		if result := a.running.result(); result != nil {

@@ -72,6 +72,10 @@ func addBootEntry(ctx context.Context, d disk.Disk, list []partition) (*string, 
 	if len(numbers) == 0 {
 		return nil, task.Fail(BootEntryFailed, "The firmware does not list the new boot entry.")
 	}
+	// Firmware may put the entries of other disks or of the network first when it looks for them at the next start.
+	if _, err := command.Run(ctx, "efibootmgr", "-q", "-n", numbers[0]); err != nil {
+		return nil, task.Fail(BootEntryFailed, "The firmware does not take boot entry %s for the next start: %v.", numbers[0], err)
+	}
 	return &numbers[0], nil
 }
 

@@ -33,6 +33,7 @@ type Report struct {
 	BootMode     string    `json:"bootMode"`
 	Address      string    `json:"address,omitempty"`
 	MACs         []string  `json:"macs"`
+	Disks        int       `json:"disks"`
 	Task         *Activity `json:"task,omitempty"`
 }
 

@@ -169,6 +169,7 @@ function bootMember({ traits, state }: Bmc, path: string): Body {
         }
       : {}),
     ...(traits.boot.next === "boot-next" ? { BootNext: boot.next } : {}),
+    ...(traits.quirks.includes("http-boot-uri") ? { HttpBootUri: boot.httpUri } : {}),
     ...(traits.boot.options
       ? { BootOptions: link(`${path}/BootOptions`), BootOrder: state.bootOrder ?? BOOT_ORDER }
       : {}),
@@ -222,6 +223,7 @@ function changeBoot({ state }: Bmc, boot: Body): void {
     mode: mode ?? state.boot.mode,
     uefiTarget: textAt(boot, "UefiTargetBootSourceOverride") ?? state.boot.uefiTarget,
     next: textAt(boot, "BootNext") ?? state.boot.next,
+    httpUri: textAt(boot, "HttpBootUri") ?? state.boot.httpUri,
   };
   if (state.boot.enabled === "Disabled") state.boot.target = "None";
 }
@@ -235,6 +237,7 @@ function bootFlaw({ traits, state }: Bmc, boot: Body): Answer | null {
     ...(next === "uefi-target" ? { UefiTargetBootSourceOverride: BOOT_OPTIONS.map(({ path }) => path) } : {}),
     ...(next === "boot-next" ? { BootNext: BOOT_ORDER } : {}),
     ...(options ? { BootOrder: null } : {}),
+    ...(traits.quirks.includes("http-boot-uri") ? { HttpBootUri: null } : {}),
   };
   for (const [name, value] of Object.entries(boot)) {
     const values = allowed[name];

@@ -12,7 +12,7 @@
  * settings must lead to a machine that can be SWITCHED ON AND OFF at will, preferably a simulated one; run the checks
  * one after the other then (they share the machine). They leave it off. With `refused` (settings that the machine
  * rejects, such as a wrong password) they also check that the error reports this and contains no secret. With `steps`
- * they run more than inspection. With `endpoint` (settings for another address) the driver meets machines that
+ * they run more than inspection. With `driveless` (settings of a machine without drives) they try to erase it. With `endpoint` (settings for another address) the driver meets machines that
  * misbehave, which the suite plays itself. `discovery` gives a driver that finds machines the address of one.
  *
  * A check that fails throws an error whose message is a sentence about the driver. Each check creates a driver of its
@@ -37,6 +37,7 @@ import {
   provesAbortedSignal,
   provesBootDevices,
   provesChosenSteps,
+  provesDriveless,
   provesInspection,
   provesMedia,
   provesPower,
@@ -67,15 +68,16 @@ export interface ConformanceCheck {
   /** A timeout for the test runner; a check does not take longer. */
   readonly timeoutSeconds: number;
   run(): Promise<void>;
+  /** What the last run could not check, because the driver or its machine does not support it. */
+  readonly unsupported: readonly string[];
 }
 
 /** All checks, in the order to run them in. */
 export function conformance(options: ConformanceOptions): ConformanceCheck[] {
-  const check: NewCheck = (title, prove, timeoutSeconds = 30) => ({
-    title,
-    timeoutSeconds,
-    run: () => withSubject(options, prove),
-  });
+  const check: NewCheck = (title, prove, timeoutSeconds = 30) => {
+    const unsupported: string[] = [];
+    return { title, timeoutSeconds, unsupported, run: () => withSubject(options, unsupported, prove) };
+  };
   return [
     ...declaredChecks(check),
     ...(options.endpoint === undefined ? [] : hostileChecks(check)),
@@ -126,7 +128,11 @@ function liveChecks(check: NewCheck, options: ConformanceOptions): ConformanceCh
     check("reads the power", provesRead, seconds),
     check("switches the machine on and off, also if it is in that state already", provesPower, 5 * seconds),
     check("leaves the machine on after a reboot", provesReboot, 4 * seconds),
-    check("sets every boot device, or refuses one that the machine lacks", provesBootDevices, 5 * seconds),
+    check(
+      "sets every boot device in every mode, or refuses one that the machine lacks",
+      provesBootDevices,
+      10 * seconds,
+    ),
     check("reads what else it offers, or reports UNSUPPORTED", provesReads, 5 * seconds),
     check("inserts and ejects virtual media, twice each, or reports that the machine cannot", provesMedia, 5 * seconds),
     check("does nothing if the signal fired before the call", provesAbortedSignal, 2 * seconds),
@@ -138,6 +144,7 @@ function liveChecks(check: NewCheck, options: ConformanceOptions): ConformanceCh
       5 * seconds,
     ),
     check("inspects successfully if each step is entered twice", provesInspection, 10 * seconds),
+    check("takes no machine without drives for erased", provesDriveless, 5 * seconds),
     ...(options.steps === undefined
       ? []
       : [

@@ -11,19 +11,21 @@ export async function provesDiscovery(subject: Subject): Promise<void> {
   const controllers = [];
   for (const time of ["first", "second"]) {
     const answer = await probe(subject, address);
-    const found: unknown = Array.isArray(answer) ? answer[0] : answer;
-    ensure(isRecord(found) && isRecord(found["settings"]), `The ${time} probe of ${address} returns no settings.`);
-    ensure(
-      found["name"] === undefined || typeof found["name"] === "string",
-      "The name of the machine that a probe returns is not a string.",
-    );
-    const settings = await accept(driver.settings, found["settings"], "the settings that a probe returned");
-    await driver.power.read({ ...(await makeCall(subject)), settings });
-    controllers.push(driver.controllerOf?.(settings));
+    const all: readonly unknown[] = Array.isArray(answer) && answer.length > 0 ? answer : [answer];
+    for (const found of all) {
+      ensure(isRecord(found) && isRecord(found["settings"]), `The ${time} probe of ${address} returns no settings.`);
+      ensure(
+        found["name"] === undefined || typeof found["name"] === "string",
+        "The name of the machine that a probe returns is not a string.",
+      );
+      const settings = await accept(driver.settings, found["settings"], "the settings that a probe returned");
+      await driver.power.read({ ...(await makeCall(subject)), settings });
+      controllers.push(driver.controllerOf?.(settings));
+    }
   }
-  const [first, second] = controllers;
+  const [first] = controllers;
   ensure(
-    first === second,
+    new Set(controllers).size === 1,
     "Two probes of one address return settings with different controllers, so a second discovery would register the machine again.",
   );
   ensure(

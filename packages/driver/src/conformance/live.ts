@@ -1,9 +1,17 @@
 /** Checks on a machine that can be switched on and off: power, boot devices, signals, steps, a refused login. */
 import { isRecord } from "../../../../src/runtime/json-values.ts";
-import type { Json, Step } from "../../../../src/drivers/driver.ts";
+import type { BootDevice, BootOptions, Json, Step } from "../../../../src/drivers/driver.ts";
 import { parseDiskAccount } from "../../../../src/drivers/step-result.ts";
 import { abortStep, makeCall, performStep, read, switchPower } from "./calls.ts";
-import { PROMPT_SECONDS, describe, ensure, ensureRefusedLogin, isDriverError, within } from "./proof.ts";
+import {
+  PROMPT_SECONDS,
+  describe,
+  ensure,
+  ensureRefusedLogin,
+  isDriverError,
+  noteUnsupported,
+  within,
+} from "./proof.ts";
 import { accept, isJson, issuesOf, secretsIn } from "./schemas.ts";
 import type { Subject } from "./subject.ts";
 
@@ -22,22 +30,35 @@ export async function provesReboot(subject: Subject): Promise<void> {
   await switchPower(subject, "REBOOT", "ON");
 }
 
+const ONCE = { persistent: false } as const;
+const BOOTS: readonly BootOptions[] = [
+  ONCE,
+  { persistent: true },
+  { ...ONCE, mode: "UEFI" },
+  { ...ONCE, mode: "BIOS" },
+  { ...ONCE, other: true },
+];
+
 export async function provesBootDevices(subject: Subject): Promise<void> {
-  const { driver } = subject;
-  if (driver.power.setBootDevice === undefined) return;
-  for (const device of ["PXE", "DISK", "CDROM", "BIOS"] as const) {
-    for (const persistent of [false, true]) {
-      try {
-        await driver.power.setBootDevice(await makeCall(subject), device, { persistent });
-      } catch (error) {
-        // Not every machine can start from every device; one that cannot refuses.
-        ensure(
-          isDriverError(error) && (error.kind === "UNSUPPORTED" || error.kind === "REFUSED"),
-          `Setting the boot device ${device} fails, but not with a DriverError of kind UNSUPPORTED or REFUSED: ${describe(error)}`,
-        );
-      }
+  const { power } = subject.driver;
+  if (power.setBootDevice === undefined) return void subject.unsupported.push("The driver sets no boot device.");
+  const set = async (device: BootDevice, options: BootOptions) => {
+    await power.setBootDevice?.(await makeCall(subject), device, options);
+    return power.readBootDevice?.(await makeCall(subject));
+  };
+  for (const device of ["PXE", "DISK", "CDROM", "BIOS", "HTTP"] as const)
+    for (const options of BOOTS) {
+      const how = Object.entries(options).map(([name, value]) => `${name} ${String(value)}`);
+      const what = `Boot device ${device} (${how.join(", ")})`;
+      // Not every machine can start from every device; one that cannot refuses.
+      const found = await set(device, options).catch((error: unknown) => {
+        noteUnsupported(subject, error, { what, also: "REFUSED" });
+        return undefined;
+      });
+      const { mode = found?.mode } = options;
+      const isRead = found === undefined || (found.device === device && (found.mode ?? mode) === mode);
+      ensure(isRead, `${what} is set, but the driver reads ${JSON.stringify(found)}.`);
     }
-  }
 }
 
 /** The reads that a driver can have in addition: each answers with plain JSON, or reports UNSUPPORTED. */
@@ -54,12 +75,12 @@ export async function provesReads(subject: Subject): Promise<void> {
   };
   const secrets = secretsIn(driver.settings, options.settings);
   for (const [name, ask] of Object.entries(reads)) {
-    if (!ask) continue;
+    if (!ask) {
+      subject.unsupported.push(`The driver has no \`${name}\`.`);
+      continue;
+    }
     const answer = await ask().catch((error: unknown) => {
-      ensure(
-        isDriverError(error) && error.kind === "UNSUPPORTED",
-        `\`${name}\` fails, but not with a DriverError of kind UNSUPPORTED: ${describe(error)}`,
-      );
+      noteUnsupported(subject, error, { what: `\`${name}\`` });
       return null;
     });
     ensure(
@@ -80,7 +101,7 @@ const IMAGE = "http://192.0.2.1/conformance.iso?token=conformance-media-secret";
 export async function provesMedia(subject: Subject): Promise<void> {
   const { driver, logged } = subject;
   const { media } = driver;
-  if (!media) return;
+  if (!media) return void subject.unsupported.push("The driver has no virtual media.");
   const logBefore = logged.length;
   const attempts: readonly (readonly [string, () => Promise<void>])[] = [
     ["media.eject", async () => media.eject(await makeCall(subject))],
@@ -97,11 +118,7 @@ export async function provesMedia(subject: Subject): Promise<void> {
     );
     if (problem === null) continue;
     // A BMC may fetch the image at once, and refuse one that it cannot fetch.
-    const isRefusal = isDriverError(problem) && (problem.kind === "UNSUPPORTED" || problem.kind === "REFUSED");
-    ensure(
-      isRefusal,
-      `\`${name}\` fails, but not with a DriverError of kind UNSUPPORTED or REFUSED: ${describe(problem)}`,
-    );
+    noteUnsupported(subject, problem, { what: `\`${name}\``, also: "REFUSED" });
     ensure(
       !(name.startsWith("media.eject") && isDriverError(problem) && problem.kind === "REFUSED"),
       `\`${name}\` is refused; it has to succeed also if nothing is inserted: ${describe(problem)}`,
@@ -152,7 +169,7 @@ export async function provesAbortedRead(subject: Subject): Promise<void> {
 
 export async function provesInspection(subject: Subject): Promise<void> {
   const { driver } = subject;
-  if (driver.inspect === undefined) return;
+  if (driver.inspect === undefined) return void subject.unsupported.push("The driver inspects no machine.");
   if (!driver.inspect.withoutReboot) await switchPower(subject, "OFF", "OFF");
   for (const step of driver.inspect.steps) {
     if (step.args !== undefined && (await issuesOf(step.args, {})).length > 0) continue;
@@ -162,6 +179,23 @@ export async function provesInspection(subject: Subject): Promise<void> {
         `The output of step ${step.name} is not an object, so it cannot be merged into the inventory.`,
       );
     }
+  }
+}
+
+export async function provesDriveless(subject: Subject): Promise<void> {
+  const { driver, options, unsupported } = subject;
+  const erasing = driver.clean?.steps.filter(({ erases }) => erases) ?? [];
+  if (erasing.length === 0) return void unsupported.push("The driver erases no disks.");
+  if (options.driveless === undefined)
+    return void unsupported.push("No machine without drives was given: pass its settings as `driveless`.");
+  const bare = { ...subject, options: { ...options, settings: options.driveless } };
+  for (const step of erasing) {
+    const result = await performStep(bare, step);
+    const account = result.kind === "done" ? parseDiskAccount(result.output) : [];
+    ensure(
+      result.kind === "failed" || !Array.isArray(account) || account.length > 0,
+      `Step ${step.name} succeeds on a machine without drives, although nothing says that it has none.`,
+    );
   }
 }
 

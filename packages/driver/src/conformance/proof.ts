@@ -1,5 +1,6 @@
 /** Assertions of the conformance suite, about conditions, errors and time. */
 import { withTimeout } from "../../../../src/runtime/timeout.ts";
+import type { Subject } from "./subject.ts";
 
 /** Limit for a call to end after its signal has fired. */
 export const PROMPT_SECONDS = 5;
@@ -13,6 +14,20 @@ export function isDriverError(error: unknown): error is Error & { kind: string; 
   if (!(error instanceof Error) || error.name !== "DriverError") return false;
   const { kind, retryable } = error as { kind?: unknown; retryable?: unknown };
   return ERROR_KINDS.includes(kind) && typeof retryable === "boolean";
+}
+
+/** Notes what a machine does not support; throws for every other failure. `also`: a further kind that says so. */
+export function noteUnsupported(
+  { unsupported }: Pick<Subject, "unsupported">,
+  error: unknown,
+  { what, also }: { readonly what: string; readonly also?: "REFUSED" },
+): void {
+  const kinds = ["UNSUPPORTED", ...(also ? [also] : [])];
+  ensure(
+    isDriverError(error) && kinds.includes(error.kind),
+    `${what} fails, but not with a DriverError of kind ${kinds.join(" or ")}: ${describe(error)}`,
+  );
+  unsupported.push(`${what}: ${error.message}`);
 }
 
 /** An error with its causes, as a log would hold it. */

@@ -16,6 +16,8 @@ export interface ConformanceOptions {
   readonly refused?: Readonly<Record<string, Json>>;
   /** With `live`: limit for one power change or one inspection step. Default 60. */
   readonly liveSeconds?: number;
+  /** With `live`: settings of a machine without drives, which no step may take for erased. */
+  readonly driveless?: Readonly<Record<string, Json>>;
   /** With `live`, for steps that wait for a callback: makes the machine send it, and returns its body. */
   readonly sendCallback?: (wait: {
     readonly step: string;
@@ -58,18 +60,22 @@ export interface Subject {
   readonly logged: string[];
   /** Names of the calls to the machine that the driver passed to `timed`. */
   readonly callNames: string[];
+  /** Parts of the check that the driver or its machine does not support, with the reasons. */
+  readonly unsupported: string[];
 }
 
 /** Runs a check on a new driver, then checks that its calls to the machine have names that metrics can use. */
 export async function withSubject(
   options: ConformanceOptions,
+  unsupported: string[],
   prove: (subject: Subject) => void | Promise<void>,
 ): Promise<void> {
+  unsupported.length = 0;
   const logged: string[] = [];
   const callNames: string[] = [];
   const driver = await options.factory({ log: (message) => logged.push(message) });
   try {
-    await prove({ options, driver, logged, callNames });
+    await prove({ options, driver, logged, callNames, unsupported });
     for (const name of new Set(callNames)) ensureCallName(name, options);
   } finally {
     await driver.close?.();

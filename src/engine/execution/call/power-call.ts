@@ -69,7 +69,7 @@ export function nodePower(basis: CallBasis, signal: AbortSignal, seen: SeenPower
       }
       if (machine.lastSet) machine.lastSet.power = wanted;
     },
-    async setBootDevice(device, { persistent = false, mode }: Partial<BootOptions> = {}) {
+    async setBootDevice(device, { persistent = false, mode, other, url }: Partial<BootOptions> = {}) {
       basis.patience?.commit?.();
       await chain.call({
         interface: "power",
@@ -77,7 +77,10 @@ export function nodePower(basis: CallBasis, signal: AbortSignal, seen: SeenPower
         isRead: false,
         function: ({ power }) =>
           power.setBootDevice &&
-          (async (call) => power.setBootDevice?.(call, device, { persistent, ...(mode && { mode }) })),
+          (async (call) => {
+            const options = { persistent, ...(mode && { mode }), ...(other && { other }), ...(url && { url }) };
+            await power.setBootDevice?.(call, device, options);
+          }),
       });
     },
   };
