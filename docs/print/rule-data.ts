@@ -127,6 +127,14 @@ export const RULES: readonly RuleSection[] = [
         rule: "After such a failure the operation is FAILED with the first cause, and the same request can be sent again.",
       },
       {
+        id: "R-785",
+        rule: "A run that had succeeded or was stopped is UNDONE from the beginning of the clean-up that another node's failure causes: it is counted as such, has no progress, and a restart begins again.",
+      },
+      {
+        id: "R-786",
+        rule: "`Site.commissionOnFailure` is the failure policy of a commission that chooses none, as it was when the commission was accepted; a plan's hash covers the policy that applies.",
+      },
+      {
         id: "R-027",
         rule: "`deployNodes` installs from AVAILABLE and DEPLOY_FAILED, and with `reinstall` again from ACTIVE; `undeployNodes` undeploys, cleans, and ends in AVAILABLE.",
       },
@@ -292,6 +300,10 @@ export const RULES: readonly RuleSection[] = [
       {
         id: "R-563",
         rule: "The summary of a plan counts each node of the request once: in a group of nodes with equal plans, or under each code with which it is refused.",
+      },
+      {
+        id: "R-787",
+        rule: "The summary of a plan has the failure policy that applies, and a sentence on what one failure means for the number of its nodes.",
       },
       {
         id: "R-564",
@@ -1424,6 +1436,10 @@ export const RULES: readonly RuleSection[] = [
       {
         id: "R-636",
         rule: "A suggestion of `Operation.failures` names only nodes that no later work has reached, and continues work of this operation only.",
+      },
+      {
+        id: "R-788",
+        rule: "After a failure that undid the work of other nodes, `Operation.failures` suggests the restart of the whole operation.",
       },
       { id: "R-637", rule: "The failures of all operations on a page are read in one statement." },
     ],
