@@ -260,7 +260,7 @@ test("withdrawn abort keeps the decision that a failure undoes the operation", a
   expect(await ostler.operation(id)).toMatchObject({ state: "STOPPING", interrupt: "STOP", interruptBy: "engine" });
   inWriting.open();
   expect((await ostler.operationEnds(id)).state).toBe("FAILED");
-  expect((await ostler.run(id, writing)).state).toBe("STOPPED");
+  expect((await ostler.run(id, writing)).state).toBe("UNDONE");
   for (const node of [failing, writing])
     expect([await ostler.nodeState(node), (await ostler.run(id, node, "CLEAN_UP")).state]).toEqual([
       "AVAILABLE",
