@@ -33,6 +33,8 @@ export interface NodeFacts {
     readonly kind: OperationKind;
     /** An abort, or a failure, is ending it. */
     readonly isEnding?: boolean;
+    /** Its step waits for a time or a callback, and nothing ends the run. */
+    readonly isWaiting?: boolean;
   } | null;
   /** For CLEAN_FAILED: the state in which the failed work was to end; null or absent if unknown. */
   readonly failedTarget?: NodeState | null;
@@ -117,21 +119,28 @@ export function endingMessage(
   return `Node ${name} is still busy with ${kind} operation ${operationId}, whose work on it is being ended after an abort or a failure. Wait for its end, or abort it with mode: FORCE.`;
 }
 
+function busyMessage(
+  name: string,
+  busyWith: NonNullable<NodeFacts["busyWith"]>,
+  { verb, force }: Pick<VerbRequest, "verb" | "force">,
+): string {
+  const { kind, operationId, isEnding, isWaiting } = busyWith;
+  if (isEnding) return endingMessage(name, busyWith);
+  const beside =
+    verb === "POWER" && (force || isWaiting)
+      ? ` ${force ? "Its step is at work: while a step waits, force: true changes the power. Send the request again then" : "Its step waits: with force: true the power is changed all the same, and the step goes on waiting"}.`
+      : "";
+  return `Node ${name} is busy with ${kind} operation ${operationId}. Wait for it, stop it, or abort it.${beside}`;
+}
+
 export function judge(node: NodeFacts, request: VerbRequest): Verdict {
   const refuse = (code: Refusal["code"], message: string, more: Partial<Refusal> = {}): Verdict => ({
     admitted: false,
     refusal: { code, message, nodeId: node.id, ...more },
   });
-  if (node.busyWith) {
-    const { kind, operationId, isEnding } = node.busyWith;
-    return refuse(
-      "BUSY",
-      isEnding
-        ? endingMessage(node.name, node.busyWith)
-        : `Node ${node.name} is busy with ${kind} operation ${operationId}. Wait for it, stop it, or abort it.`,
-      { operationId },
-    );
-  }
+  const isForcedPower = request.verb === "POWER" && request.force;
+  if (node.busyWith && !(isForcedPower && node.busyWith.isWaiting))
+    return refuse("BUSY", busyMessage(node.name, node.busyWith, request), { operationId: node.busyWith.operationId });
   const { isDestructive: destroys = false, putsInService = false, worksInMaintenance = false } = verbOf(request.verb);
   if (node.inMaintenance && !worksInMaintenance) {
     return refuse(
@@ -160,6 +169,7 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
     inspectsWithoutReboot: node.inspectsInPlace ?? node.inspectsWithoutReboot,
     keepsSystem: keepsSystem(node, request.options),
     retired: node.isRetired,
+    besideWork: node.busyWith !== null,
   };
   // A failed clean-up may leave a node in a state that the earlier route does not include. A commission then runs the
   // phases that are missing from there.

@@ -76,6 +76,7 @@ export const NODE_EVENTS = {
   recover: "Another worker continued the run in the middle of a step, because its process died, stalled, or shut down.",
   abort_pending: "An abort was requested; it is carried out when the running step has ended.",
   abort_withdrawn: "A pending abort was withdrawn.",
+  power_forced: "A change of power was forced while a step waited; the step goes on waiting.",
 } as const;
 
 export type NodeEvent = keyof typeof NODE_EVENTS;
@@ -199,11 +200,17 @@ export const NODE_STATE_NAMES = Object.keys(NODE_STATES) as readonly NodeState[]
 export const NODE_EVENT_NAMES = Object.keys(NODE_EVENTS) as readonly NodeEvent[];
 
 /** Events that do not change the state. They are in the log because an operator may have to react. */
-export const SELF_EVENTS: ReadonlySet<NodeEvent> = new Set(["recover", "abort_pending", "abort_withdrawn"]);
+export const SELF_EVENTS: ReadonlySet<NodeEvent> = new Set([
+  "recover",
+  "abort_pending",
+  "abort_withdrawn",
+  "power_forced",
+]);
 
 /**
  * `recover` is possible in every state in which a worker may have claimed the run: all but the parked ones (wait,
- * hold). A pending abort is possible in all states, because work in place does not change the state.
+ * hold). A pending abort, and a forced change of power, are possible in all states, because work in place does not
+ * change the state.
  */
 const SELF_EDGES: readonly Row[] = NODE_STATE_NAMES.flatMap((state): readonly Row[] => {
   const isParked = NODE_STATES[state].kind === "wait" || NODE_STATES[state].kind === "hold";
@@ -211,6 +218,7 @@ const SELF_EDGES: readonly Row[] = NODE_STATE_NAMES.flatMap((state): readonly Ro
     ...(isParked ? [] : [[state, "recover", state, "engine"] as const]),
     [state, "abort_pending", state, "verb"],
     [state, "abort_withdrawn", state, "verb"],
+    [state, "power_forced", state, "verb"],
   ];
 });
 

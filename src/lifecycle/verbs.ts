@@ -172,6 +172,8 @@ export interface RouteOptions {
   readonly reinstall?: boolean;
   /** A commission keeps the installed system, and continues after it. */
   readonly keepsSystem?: boolean;
+  /** The power is changed while a step of other work waits. */
+  readonly besideWork?: boolean;
   /** The node is retired: after a tear-down it becomes MANAGEABLE instead of AVAILABLE. */
   readonly retired?: boolean;
 }
@@ -236,7 +238,7 @@ export function route(verb: OperationKind, state: NodeState, options: RouteOptio
     }
     case "POWER":
     case "BOOT_DEVICE":
-      return isAtRest(state) ? inPlace(["power"], state) : null;
+      return isAtRest(state) || options.besideWork ? inPlace(["power"], state) : null;
     case "DISCOVER":
       return null;
   }

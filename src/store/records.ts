@@ -109,6 +109,12 @@ export interface Plan {
   readonly steps: readonly PlannedStep[];
 }
 
+/** A change of power beside the step of a run, which waits. */
+export interface ForcedPower {
+  readonly step: PlannedStep;
+  readonly by: string;
+}
+
 /** The interfaces of drivers. */
 type InterfaceName = "power" | "inspect" | "deploy" | "clean" | "media" | "firmware" | "bios" | "console";
 

@@ -43,6 +43,7 @@ import type {
   AgentNetworkSettings,
   DriverTry,
   Failure,
+  ForcedPower,
   JsonObject,
   LeftAs,
   Plan,
@@ -351,6 +352,8 @@ export const runs = pgTable(
     /** The failure that ends the run, while the machine is being cleaned up: of a step, or of a stop that timed out. */
     interruptFailure: jsonb("interrupt_failure").$type<Failure>(),
     powerOff: boolean("power_off"),
+    /** A change of power that was forced while a step waited, until it is carried out. */
+    forcedPower: jsonb("forced_power").$type<ForcedPower>(),
     /**
      * When a replica may claim the run; null while it is executed, and while it waits for a wave, a slot, a request or
      * the end of maintenance.

@@ -32,6 +32,11 @@ const DIFFERENCES: readonly {
     event: "abort_withdrawn",
     edges: statesOf("stable", "failed", "running", "wait", "hold").map((state) => [state, state] as const),
   },
+  {
+    decision: "0067: the power can be changed while a step waits",
+    event: "power_forced",
+    edges: statesOf("stable", "failed", "running", "wait", "hold").map((state) => [state, state] as const),
+  },
 ];
 
 function statesOf(...kinds: readonly string[]): string[] {
@@ -52,7 +57,7 @@ export const EDGES: ReadonlySet<string> = new Set([
 export const AT_REST: ReadonlySet<string> = new Set(statesOf("stable", "failed"));
 
 /** Events that say something of a run and move nothing. */
-const ASIDES: ReadonlySet<string> = new Set(["recover", "abort_pending", "abort_withdrawn"]);
+const ASIDES: ReadonlySet<string> = new Set(["recover", "abort_pending", "abort_withdrawn", "power_forced"]);
 
 // ---- the steps of the fake driver, as its documentation has them
 

@@ -45,7 +45,7 @@ const EXPECTED: Readonly<Record<string, string>> = {
 };
 
 /** Events of every state, since work in place runs in any state; the node keeps its state. */
-const EVERYWHERE = ["!abort_pending", "!abort_withdrawn"];
+const EVERYWHERE = ["!abort_pending", "!abort_withdrawn", "!power_forced"];
 
 const KINDS: Readonly<Record<string, string>> = {
   stable: "ENROLLED MANAGEABLE AVAILABLE ACTIVE STOPPED DECOMMISSIONED",

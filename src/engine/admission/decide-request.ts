@@ -68,7 +68,15 @@ export async function decidePart(
   const own = selection.nodes.flatMap(({ nodeId }) => nodes.get(nodeId) ?? []);
   const { registry, provisioning } = context;
   const rules = addressRules(tx, registry);
-  const basis = { registry, provisioning, policy, rules, submission, ...(busy && { busy }) };
+  const basis = {
+    registry,
+    provisioning,
+    policy,
+    rules,
+    submission,
+    ...(busy && { busy }),
+    lockIn: terms.dryRun ? null : tx,
+  };
   const decisions = await planNodes(tx, new Map(own.map((node) => [node.id, node])), basis);
   const variablesOf = await effectiveVariables(tx, own, submission, terms.variables);
   const powerOnFailure = powerOnFailureOf(terms, submission.options, policy);

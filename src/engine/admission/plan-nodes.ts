@@ -11,7 +11,7 @@ import type { AddressRules } from "../../drivers/address-settings.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { createYielding } from "../../runtime/yielding.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
-import type { Reader } from "../../store/postgres/database.ts";
+import type { Reader, Tx } from "../../store/postgres/database.ts";
 import type { Plan, PlannedStep, SitePolicy } from "../../store/records.ts";
 import { busyNodes, newestWork } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
@@ -25,6 +25,8 @@ import { installedSteps, keepSteps, keysOf, planSteps } from "../plans/plan.ts";
 import type { PlanRequest } from "../plans/plan.ts";
 import { PHASE_OF_LIST, choicePath } from "../plans/step-selection.ts";
 import type { EffectiveVariables } from "./effective-variables.ts";
+import { refusalOfForcedPower, waitingRuns } from "./forced-power.ts";
+import type { WaitingRun } from "./forced-power.ts";
 import { NO_DRIVERS, factsOf } from "./node-facts.ts";
 import type { EarlierWork, Submission } from "./submission.ts";
 
@@ -34,6 +36,8 @@ export interface PlannedWork {
   readonly target: NodeState;
   readonly erasesData: boolean;
   readonly earlier: RunRow | null;
+  /** The run that waits, beside which the power is changed. */
+  readonly waiting?: WaitingRun;
 }
 
 export interface AdmittedNode extends PlannedWork {
@@ -56,6 +60,8 @@ export interface PlanBasis {
   readonly submission: Submission;
   /** The unfinished work on the nodes, if it has been read. */
   readonly busy?: ReadonlyMap<string, BusyNode>;
+  /** Null in a dry run, which locks nothing. */
+  readonly lockIn: Tx | null;
 }
 
 export type BusyNode = Awaited<ReturnType<typeof busyNodes>>[number];
@@ -69,6 +75,9 @@ export async function planNodes(
   const busy = basis.busy ?? (await busyByNode(reader, [...nodes.keys()]));
   const uncleaned = idsOf([...nodes.values()].filter(({ state }) => state === "CLEAN_FAILED"));
   const failed = new Map((await newestWork(reader, uncleaned, null)).map(({ nodeId, target }) => [nodeId, target]));
+  const { submission } = basis;
+  const isForced = submission.kind === "POWER" && submission.options.force === true;
+  const waiting = await waitingRuns(reader, isForced ? [...busy.keys()] : [], basis);
   const plans = new SharedPlans(basis);
   const decisions = new Map<string, NodeDecision>();
   const yieldWhenDue = createYielding();
@@ -76,16 +85,23 @@ export async function planNodes(
     await yieldWhenDue();
     const composed = basis.registry.compose(node);
     const facts = factsOf(node, composed, busy.get(node.id) ?? null, failed.get(node.id));
-    const earlier = basis.submission.earlierOf?.(node) ?? null;
-    const found = routeFor(facts, basis.submission, earlier);
+    const earlier = submission.earlierOf?.(node) ?? null;
+    const found = routeFor(facts, submission, earlier);
     if ("refusal" in found) {
       decisions.set(node.id, found);
       continue;
     }
     const composition = "composition" in composed ? composed.composition : NO_DRIVERS;
-    decisions.set(node.id, await plans.planFor(node, { route: found.route, composition, earlier }));
+    const decision = await plans.planFor(node, { route: found.route, composition, earlier });
+    decisions.set(node.id, facts.busyWith ? besideWork(node, decision, waiting.get(node.id)) : decision);
   }
   return decisions;
+}
+
+function besideWork(node: NodeRow, decision: NodeDecision, waiting: WaitingRun | undefined): NodeDecision {
+  if ("refusal" in decision) return decision;
+  const refusal = refusalOfForcedPower(node, waiting, decision.plan);
+  return refusal ? { refusal } : { ...decision, ...(waiting && { waiting }) };
 }
 
 /** The unfinished work on nodes, by node. */

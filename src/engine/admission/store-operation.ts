@@ -4,7 +4,7 @@ import { waveOfEach } from "../../lifecycle/waves.ts";
 import { putOperationUserData } from "../../store/images.ts";
 import { insertRuns } from "../../store/runs/new-runs.ts";
 import type { NewRun } from "../../store/runs/new-runs.ts";
-import { insertOperations, listWithClusters } from "../../store/operations/operations.ts";
+import { finishOperations, insertOperations, listWithClusters } from "../../store/operations/operations.ts";
 import type { NewOperation } from "../../store/operations/operations.ts";
 import { storePlans } from "../../store/runs/plans.ts";
 import type { Waves } from "../../store/records.ts";
@@ -17,6 +17,7 @@ import { waitOf } from "../scheduling/capacity-limits.ts";
 import { resolveWaves } from "../scheduling/waves.ts";
 import type { Transaction } from "../transaction.ts";
 import type { DecidedPart, DecidedRequest } from "./decide-request.ts";
+import { handOverPower } from "./forced-power.ts";
 import type { AdmittedNode } from "./plan-nodes.ts";
 
 /** An operation to store: a part of an admitted request. */
@@ -53,14 +54,18 @@ export async function storeOperations(
   const { knownPlans } = context;
   const made = requests.map((request) => {
     const { rollout } = request.submission;
-    const waves = rollout.waves ? resolveWaves(rollout.waves, request.admitted.length) : null;
-    return { request, operationId: randomUUID(), waves, runs: newRunsOf(request, waves) };
+    const work = request.admitted.filter(({ waiting }) => !waiting);
+    const waves = rollout.waves && work.length > 0 ? resolveWaves(rollout.waves, work.length) : null;
+    return { request, operationId: randomUUID(), waves, runs: newRunsOf({ ...request, admitted: work }, waves) };
   });
   await insertOperations(
     tx,
-    made.map(({ request, operationId, waves }) => operationRow(request, operationId, waves)),
+    made.map(({ request, operationId, waves, runs }) => operationRow(request, operationId, { waves, runs })),
   );
   for (const { request, operationId } of made) await storeBeside(transaction, request, operationId);
+  // The work that waits carries out the change of power.
+  const handedOver = made.filter(({ runs }) => runs.length === 0).map(({ operationId }) => operationId);
+  await finishOperations(tx, handedOver, "SUCCEEDED");
   const hashes = await storePlans(
     tx,
     made.flatMap(({ runs }) => runs.map(({ plan }) => plan)),
@@ -70,16 +75,19 @@ export async function storeOperations(
   await insertRuns(tx, rowsOf(made, hashes));
   const runs = made.flatMap((one) => one.runs);
   if (runs.some(({ start }) => start.waitReason !== "CONCURRENCY")) transaction.afterCommit(context.nudge);
-  return made.map(({ operationId, runs: own }) => ({
+  return made.map(({ operationId, request, runs: own }) => ({
     operationId,
-    runIds: new Map(own.map(({ node, runId }) => [node.id, runId])),
+    runIds: new Map([
+      ...own.map(({ node, runId }) => [node.id, runId] as const),
+      ...request.admitted.flatMap(({ node, waiting }) => (waiting ? [[node.id, waiting.run.id] as const] : [])),
+    ]),
   }));
 }
 
 function operationRow(
-  { caller, terms, inputHash, submission, installed, onFailure, selection, admitted, batch }: AdmittedPart,
+  { caller, terms, inputHash, submission, installed, onFailure, selection, batch }: AdmittedPart,
   id: string,
-  waves: Waves | null,
+  { waves, runs }: Pick<NewWork, "waves" | "runs">,
 ): NewOperation {
   return {
     id,
@@ -101,16 +109,18 @@ function operationRow(
     variables: overlayKeepingNulls(submission.earlierVariables, terms.variables),
     imageId: installed.image?.id ?? null,
     userDataBytes: installed.userData === null ? null : userDataBytes(installed.userData),
-    totalCount: admitted.length,
+    totalCount: runs.length,
   };
 }
 
 /** Stores what only some operations have. */
 async function storeBeside(
-  { tx }: Transaction,
-  { installed, admitted, selection: { clusterId } }: AdmittedPart,
+  transaction: Transaction,
+  { caller, terms, installed, admitted, selection: { clusterId } }: AdmittedPart,
   id: string,
 ): Promise<void> {
+  const { tx } = transaction;
+  await handOverPower(transaction, caller, { reason: terms.reason ?? null, admitted });
   if (installed.userData !== null) await putOperationUserData(tx, id, installed.userData);
   const others = new Set(admitted.flatMap(({ node }) => node.clusterId ?? []));
   if (clusterId !== null) others.delete(clusterId);
@@ -129,6 +139,7 @@ function newRunsOf({ admitted, policy, submission: { rollout } }: AdmittedPart, 
 interface NewWork {
   readonly request: AdmittedPart;
   readonly operationId: string;
+  readonly waves: Waves | null;
   readonly runs: readonly NewRunOfNode[];
 }
 

@@ -9,6 +9,7 @@
  *    ┌──────────┼──────────────┐               │
  *    ▼          ▼              ▼               │
  * RELEASE   ENTER_STEP    ABORT_MACHINE        │
+ *          FORCE_POWER         │               │
  *               │              │               │
  *               ▼              ▼               │
  *          performStep    abortMachine         │   driver, no transaction
@@ -27,6 +28,8 @@
  * - committing: one transaction, shared with other runs (group-commit.ts), checks the fence, ends the attempt, and
  *   begins the next step, parks the run, or ends it. It is retried while the database is unavailable. Left by its
  *   directive, or with a `FencedError` if another replica has claimed the run.
+ * - changing the power, as a request has forced it while the step waits: as in a step, but the step is not entered.
+ *   Entered by FORCE_POWER. Left for committing, which parks the run as before.
  * - aborting the machine: the driver's `abort` and the power, after an abort and after the final failure of a step.
  *   Entered by ABORT_MACHINE. Left for committing, which ends the run, or begins the next step of a best-effort plan.
  * - parked: the run waits in the database and no process holds it. Left when its time comes, or by a callback, a free
@@ -56,15 +59,17 @@ import { callbackPath } from "./boundary/callback.ts";
 import { claimRun } from "./claim/claim.ts";
 import type { ClaimParts } from "./claim/claim.ts";
 import { FencedError, RELEASE, isLeftAlone } from "./claim/claimed-run.ts";
-import type { AbortMachine, ClaimedRun, EnterStep, RunDirective } from "./claim/claimed-run.ts";
+import type { AbortMachine, ClaimedRun, EnterStep, ForcePower, RunDirective } from "./claim/claimed-run.ts";
 import { createOwnershipCheck } from "./claim/ownership-check.ts";
 import { performStep } from "./call/perform-step.ts";
+import type { StepOutcome } from "./call/perform-step.ts";
 import type { BindAgent, StepBasis } from "./call/driver-call.ts";
 import { installationOf } from "./call/installation.ts";
 import { imageServersOf } from "../images/image-servers.ts";
 import { inventoryMacs } from "../input/machine-identities.ts";
 import { withSecrets } from "../input/secret-redactor.ts";
 import { RunCommits } from "./commit/run-commits.ts";
+import { forcedPowerLine, settleForcedPower } from "./boundary/settle-power.ts";
 import { settleAbort, settleStep } from "./boundary/settle-step.ts";
 import type { StepLog } from "./boundary/step-log.ts";
 import { TroubledSlots } from "./call/patience.ts";
@@ -164,6 +169,9 @@ export class Runner {
         case "ENTER_STEP":
           directive = await this.#enterStep(directive);
           break;
+        case "FORCE_POWER":
+          directive = await this.#forcePower(directive);
+          break;
         case "ABORT_MACHINE":
           directive = await this.#abort(directive);
           break;
@@ -190,8 +198,24 @@ export class Runner {
 
   async #enterStep(entry: EnterStep): Promise<RunDirective> {
     const { claimed, step, attempt } = entry;
-    const { cancel, abandon, kill } = this.#activeRuns.enterStep(claimed, step);
     const stepLog = this.#commits.stepLog(claimed, attempt);
+    const outcome = await this.#perform(entry, stepLog);
+    if (step.phase === "inspect" && outcome.kind === "done")
+      await this.#noteTakenMacs(claimed, stepLog, outcome.output);
+    return this.#commits.settle(claimed, stepLog, (context) => settleStep(context, entry, outcome));
+  }
+
+  async #forcePower(entry: ForcePower): Promise<RunDirective> {
+    const stepLog = this.#commits.stepLog(entry.claimed, entry.attempt);
+    const outcome = await this.#perform(entry, stepLog);
+    stepLog.line(forcedPowerLine(entry.claimed, outcome));
+    return this.#commits.settle(entry.claimed, stepLog, (context) => settleForcedPower(context, entry, outcome));
+  }
+
+  /** Calls the driver. Throws if its process was lost. */
+  async #perform(entry: Omit<EnterStep, "kind">, stepLog: StepLog): Promise<StepOutcome> {
+    const { claimed, step } = entry;
+    const { cancel, abandon, kill } = this.#activeRuns.enterStep(claimed, step);
     const troubled = this.#troubled.slot();
     const outcome = await performStep({
       ...this.#callOf(entry, stepLog),
@@ -201,15 +225,11 @@ export class Runner {
       troubled,
       graceMs: this.#parts.abortGraceMs,
     }).finally(() => troubled.release());
-    if (outcome.kind === "lost") {
-      // If no other replica has claimed the run meanwhile, it is claimed again, as after a crash.
-      await this.#ownershipCheck(claimed)();
-      await this.#disown(claimed);
-      throw new Error(outcome.reason);
-    }
-    if (step.phase === "inspect" && outcome.kind === "done")
-      await this.#noteTakenMacs(claimed, stepLog, outcome.output);
-    return this.#commits.settle(claimed, stepLog, (context) => settleStep(context, entry, outcome));
+    if (outcome.kind !== "lost") return outcome;
+    // If no other replica has claimed the run meanwhile, it is claimed again, as after a crash.
+    await this.#ownershipCheck(claimed)();
+    await this.#disown(claimed);
+    throw new Error(outcome.reason);
   }
 
   /** MACs that another node has are not taken over, and the inspection does not fail: some are on many machines. */

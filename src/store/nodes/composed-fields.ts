@@ -12,6 +12,7 @@ import type { OperationKind } from "../../lifecycle/verbs.ts";
 import { NULL_TEXT, dateText, listText, plainStringText, scalarText, stringText } from "../json-text.ts";
 import type { ComposedField } from "../json-text.ts";
 import type { NodeRow } from "./node-fields.ts";
+import { STEP_WAITS } from "../runs/runs.ts";
 import { nodes, operations, runs } from "../tables.ts";
 
 /** The drivers that a node names. */
@@ -31,7 +32,7 @@ export type VerbFacts = readonly [
   isRetired: boolean,
   hasDisappeared: boolean,
   fault: readonly [kind: NodeFault, since: string, message: string] | null,
-  busyWith: readonly [operationId: string, kind: OperationKind, isEnding: boolean] | null,
+  busyWith: readonly [operationId: string, kind: OperationKind, isEnding: boolean, isWaiting: boolean] | null,
   identityConflict: IdentityConflict | null,
 ];
 
@@ -47,6 +48,7 @@ const BUSY_WITH = listText([
   sql`'"' || ${operations.id} || '"'`,
   plainStringText(operations.kind),
   scalarText(sql`(${runs.interrupt} is not distinct from 'ABORT' or ${runs.interruptFailure} is not null)`),
+  scalarText(STEP_WAITS),
 ]);
 
 const nodeName = stringText(nodes.name);

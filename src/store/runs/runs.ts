@@ -41,6 +41,7 @@ const CHANGEABLE_FIELDS = [
     "interruptFailure",
   ] as const),
   ...(["wakeAt", "waitReason", "waitingSince", "waitFor", "slotPhase", "slotController"] as const),
+  "forcedPower",
   ...(["dueAt", "priority", "stopUntil"] as const),
 ] as const;
 
@@ -164,7 +165,18 @@ export async function unfinishedRuns(reader: Reader, nodeIds: readonly string[])
     .where(and(inArrayParam(runs.nodeId, nodeIds), isNull(runs.finishedAt)));
 }
 
-/** Kind of the unfinished operation of each busy node. `isEnding`: an abort or a failure is ending its run. */
+/** A step of the run waits for a time or a callback, and nothing ends the run. `stepWaits` is the same of a row. */
+export const STEP_WAITS = sql<boolean>`(${runs.state} = 'WAITING' and coalesce(${runs.waitReason} in ('TIME', 'CALLBACK'), false) and ${runs.interrupt} is null and ${runs.interruptFailure} is null)`;
+
+export function stepWaits({ state, waitReason, interrupt, interruptFailure }: RunRow): boolean {
+  const waits = state === "WAITING" && (waitReason === "TIME" || waitReason === "CALLBACK");
+  return waits && interrupt === null && interruptFailure === null;
+}
+
+/**
+ * Kind of the unfinished operation of each busy node. `isEnding`: an abort or a failure is ending its run. `isWaiting`:
+ * a step of it waits.
+ */
 export async function busyNodes(reader: Reader, nodeIds: readonly string[]) {
   if (nodeIds.length === 0) return [];
   return reader
@@ -173,6 +185,7 @@ export async function busyNodes(reader: Reader, nodeIds: readonly string[]) {
       operationId: runs.operationId,
       kind: operations.kind,
       isEnding: sql<boolean>`(${runs.interrupt} is not distinct from 'ABORT' or ${runs.interruptFailure} is not null)`,
+      isWaiting: STEP_WAITS,
       hostGroup: runs.hostGroup,
     })
     .from(runs)

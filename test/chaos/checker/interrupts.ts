@@ -126,7 +126,7 @@ function isFrozen(history: History, replica: string, from: number, to: number): 
 }
 
 const ENDINGS = new Set(["abort", "fail", "stop"]);
-const SIDE_EVENTS = new Set(["recover", "abort_pending", "abort_withdrawn"]);
+const SIDE_EVENTS = new Set(["recover", "abort_pending", "abort_withdrawn", "power_forced"]);
 
 /**
  * P14. A run ends once: its transitions contain at most one of abort, fail and stop, as the last that moves the node,

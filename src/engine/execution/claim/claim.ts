@@ -135,6 +135,8 @@ async function readInstalled(tx: Tx, runs: readonly LockedRun[]): Promise<(run: 
       : NOTHING_INSTALLED;
 }
 
+const NO_WAIT = { wakeAt: null, waitReason: null, waitingSince: null, waitFor: null } as const;
+
 /** Takes up a claimed run. `reads`: undefined if the run has ended. */
 export async function claimRun(
   parts: ClaimParts,
@@ -160,10 +162,8 @@ export async function claimRun(
     dueAt: null,
     state: "RUNNING",
     startedAt: run.startedAt ?? ledger.now,
-    wakeAt: null,
-    waitReason: null,
-    waitingSince: null,
-    waitFor: null,
+    // The wait of a step goes on after a change of power, whichever process carries it out.
+    ...(run.forcedPower === null && NO_WAIT),
   });
   const opened = await openInTime(parts, ledger, reads);
   ledger.afterCommit(() =>
@@ -221,6 +221,11 @@ type TimedContext = StepContext & { readonly attempt: TimedAttempt };
 async function wakeStep(context: TimedContext): Promise<RunDirective> {
   const { ledger, claimed, step, attempt, interrupt } = context;
   if (isCancelledBy(interrupt, step, claimed.run)) return recoverAbort(context, attempt);
+  const { forcedPower, generation } = claimed.run;
+  if (forcedPower) {
+    const { timeoutSeconds } = forcedPower.step;
+    return { kind: "FORCE_POWER", claimed, step: forcedPower.step, attempt, generation, leftMs: timeoutSeconds * 1000 };
+  }
   // Its controller is away.
   if (interrupt === "STOP" && attempt.failure !== null) return giveUpStep(context, attempt.failure);
   if (interrupt === "STOP" && (isHold(step) || isReservedWait(step))) {

@@ -82,7 +82,7 @@ export interface StepContext extends RunContext {
 }
 
 /** The work that a transaction leaves to be done after its commit. */
-export type RunDirective = EnterStep | AbortMachine | Release;
+export type RunDirective = EnterStep | ForcePower | AbortMachine | Release;
 
 /** Call the step's driver. */
 export interface EnterStep {
@@ -94,6 +94,11 @@ export interface EnterStep {
   readonly generation: number;
   /** Time left to the attempt, by the database's clock. */
   readonly leftMs: number;
+}
+
+/** Change the power beside a step that waits, and goes on waiting. */
+export interface ForcePower extends Omit<EnterStep, "kind"> {
+  readonly kind: "FORCE_POWER";
 }
 
 /** Carry out an abort on the machine. */

@@ -41,6 +41,6 @@ function nodeFacts(facts: VerbFacts, name: string, registry: Registry) {
       identityConflict,
     },
     registry.compose({ driver, borrowed, fallbacks }),
-    busyWith && { operationId: busyWith[0], kind: busyWith[1], isEnding: busyWith[2] },
+    busyWith && { operationId: busyWith[0], kind: busyWith[1], isEnding: busyWith[2], isWaiting: busyWith[3] },
   );
 }

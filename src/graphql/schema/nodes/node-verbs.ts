@@ -6,6 +6,7 @@ import type { NodeFacts } from "../../../lifecycle/admission.ts";
 import { NODE_VERBS, POWER_CHANGES } from "../../../lifecycle/verbs.ts";
 import type { OperationKind, PowerChange } from "../../../lifecycle/verbs.ts";
 import type { NodeRow } from "../../../store/nodes/nodes.ts";
+import { stepWaits } from "../../../store/runs/runs.ts";
 import type { RunRow } from "../../../store/runs/runs.ts";
 import { builder } from "../../base/builder.ts";
 import type { Context } from "../../base/context.ts";
@@ -64,7 +65,7 @@ export async function busyWith(run: RunRow | null, { load }: Context) {
   const operation = run && (await load.operation.load(run.operationId));
   if (!run || !operation) return null;
   const isEnding = run.interrupt === "ABORT" || run.interruptFailure !== null;
-  return { operationId: operation.id, kind: operation.kind, isEnding };
+  return { operationId: operation.id, kind: operation.kind, isEnding, isWaiting: stepWaits(run) };
 }
 
 /** The facts by which verbs are judged for a node. */

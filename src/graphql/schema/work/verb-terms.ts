@@ -72,7 +72,7 @@ export const termFields = (t: InputFields) => ({
     required: true,
     defaultValue: false,
     description:
-      "Include nodes that have disappeared or that have a fault. Their steps will probably fail; a decommission ends DECOMMISSIONED all the same.",
+      "Include nodes that have disappeared or that have a fault. Their steps will probably fail; a decommission ends DECOMMISSIONED all the same. `setPower` also includes nodes on which a step waits.",
   }),
 });
 

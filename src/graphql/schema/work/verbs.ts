@@ -186,7 +186,7 @@ addVerb("REDEPLOY", {
 
 addVerb("POWER", {
   description:
-    "Change the power state of nodes. A node that already has the requested state succeeds without a call to its BMC. Refused with BUSY while a node has an unfinished run of any kind. A protected node accepts only ON.",
+    "Change the power state of nodes. A node that already has the requested state succeeds without a call to its BMC. Refused with BUSY while a node has an unfinished run, unless its step waits and `force` is true: the power is then changed, and the step goes on waiting. Such a node has no run of the operation; the result has the run that waits. A protected node accepts only ON.",
   argument: "Nodes, action and terms.",
   input: builder.inputType("SetPowerInput", {
     description: "Nodes, action and terms of a power change.",

@@ -1,0 +1,6 @@
+ALTER TABLE "inventories" ADD COLUMN "driver" text;--> statement-breakpoint
+ALTER TABLE "runs" ADD COLUMN "forced_power" jsonb;--> statement-breakpoint
+-- decision 0067: the power can be forced in every state; the table has a row for each edge.
+INSERT INTO "lifecycle_edges" ("from_state", "event", "to_state")
+SELECT state, 'power_forced', state
+FROM (SELECT from_state AS state FROM "lifecycle_edges" UNION SELECT to_state FROM "lifecycle_edges") AS states;
