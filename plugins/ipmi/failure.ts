@@ -12,12 +12,14 @@ export class IpmiError extends Error implements DriverError {
   readonly kind: DriverErrorKind;
   readonly retryable: boolean;
   readonly withoutEffect: boolean;
+  readonly away: boolean;
 
   constructor(failure: Failure, options?: ErrorOptions) {
     super(failure.message, options);
     this.kind = failure.kind;
     this.retryable = failure.retryable;
     this.withoutEffect = failure.withoutEffect === true;
+    this.away = failure.kind === "UNREACHABLE" && failure.retryable;
   }
 }
 

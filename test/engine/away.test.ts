@@ -39,7 +39,15 @@ const poll = aStep(
   { retries: { times: 2, backoffSeconds: 0 }, timeoutSeconds: 3600 },
 );
 const driver: Driver<never> = Object.assign(made, { power, clean: stepsOf(poll) });
-const ostler = await engineUnderTest({ drivers: [driver] });
+const lacking: Driver<never> = Object.assign(aDriver("lacking"), {
+  power: {
+    ...own,
+    read: async () => {
+      throw Object.assign(new Error("no power"), { name: "DriverError", kind: "UNSUPPORTED", retryable: false });
+    },
+  },
+});
+const ostler = await engineUnderTest({ drivers: [driver, lacking] });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 async function parked(id: string, node: TestNode) {
@@ -110,6 +118,17 @@ test.each([
   await ostler.engine[interrupt](ALICE, { work: { operationId: id } });
   await ostler.operationEnds(id);
   expect((await ostler.run(id, node)).state).toBe(state);
+});
+
+test("controller that is away is waited for also if the next driver lacks the function [R-801]", async () => {
+  const node = await ostler
+    .aNode()
+    .in("ENROLLED")
+    .with("restarting")
+    .borrowing([{ kinds: [], fallbackFor: ["power"], driver: "lacking" }])
+    .made();
+  const id = await ostler.begin("MANAGE", [node]);
+  await parked(id, node);
 });
 
 test("change of power that a person requests does not wait for a controller that is away [R-801]", async () => {

@@ -1,14 +1,16 @@
 /**
- * Reads of the driver `redfish` at recordings of real BMCs, which are beside the repository where they are available.
- * The recordings are subsets: what they link to and lack has to be reported.
+ * The driver `redfish` at recordings of real BMCs, which are beside the repository where they are available. They are
+ * replayed by their own rules. The recordings are subsets: what they link to and lack has to be reported.
  */
-import { existsSync, readFileSync } from "node:fs";
-import { createServer } from "node:http";
+import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import createRedfish from "../../plugins/redfish/index.ts";
 import { redfishSettings } from "../../plugins/redfish/settings.ts";
+import { certifyDriver } from "../../packages/driver/src/certify.ts";
 import { driverMemory } from "../support/redfish.ts";
+import { LOGIN, replay } from "../support/redfish-recording.ts";
+import type { Replay } from "../support/redfish-recording.ts";
 import { noAgent } from "../../src/drivers/no-agent.ts";
 
 const FOLDER = fileURLToPath(new URL("../../../shared/fixtures/redfish/", import.meta.url));
@@ -28,10 +30,10 @@ test.runIf(!isThere)("recordings of real BMCs: skipped, because there is no fold
 
 describe.runIf(isThere).each(RECORDINGS)("recording $tree", ({ tree, manufacturer, processors, power }) => {
   test(`${tree}: every read succeeds, and what could not be read is reported [R-405]`, async () => {
-    await using recording = await serveRecording(`${FOLDER}${tree}`);
+    await using recording = await replay(`${FOLDER}${tree}`);
     const driver = await createRedfish({ log: () => {}, memory: driverMemory() });
     const call = {
-      ...recording.call(),
+      ...callOf(recording),
       node: { id: "1", name: "recording", powerState: "UNKNOWN" as const, labels: {} },
     };
     expect(await driver.power.read(call)).toBe(power);
@@ -53,7 +55,61 @@ describe.runIf(isThere).each(RECORDINGS)("recording $tree", ({ tree, manufacture
       if (outcome instanceof Error) expect(outcome).toMatchObject({ kind: "UNSUPPORTED" });
     }
   });
+
+  test(`${tree}: the driver passes the conformance suite by the rules of the recording [R-806]`, async () => {
+    await using recording = await replay(`${FOLDER}${tree}`);
+    const login = { ...LOGIN, port: recording.port, scheme: "HTTP" };
+    const refused = { ...login, password: "wrong-canary-password" };
+    const certificate = await certifyDriver({
+      factory: createRedfish,
+      settings: { ...login, address: "127.0.0.1", nextPassword: "another-password" },
+      live: true,
+      refused: { ...refused, address: "127.0.0.1" },
+      discovery: { address: "127.0.0.1", settings: login, refused },
+    });
+    // Without its tasks or drives a recording does not show that the machine is at rest.
+    const isOfSubset = (problem: string) => problem.startsWith("`power.readActivity` fails");
+    const problems = certificate.checks.flatMap(({ problem }) => problem ?? []);
+    expect(problems.filter((problem) => !isOfSubset(problem))).toEqual([]);
+    // The driver has asked for nothing that the machine says that it does not take.
+    expect(recording.refused()).toEqual([]);
+  }, 120_000);
 });
+
+test.runIf(isThere)("replay of a recording refuses what the recording does not take [R-806]", async () => {
+  await using recording = await replay(`${FOLDER}mockups/supermicro-sys-821ge-tnhr`);
+  const send = async (method: string, path: string, body: unknown, token = "") => {
+    const headers = { "content-type": "application/json", "x-auth-token": token };
+    const url = `http://127.0.0.1:${recording.port}/redfish/v1${path}`;
+    return fetch(url, { method, headers, body: JSON.stringify(body) });
+  };
+  const { username: UserName, password: Password } = LOGIN;
+  const session = await send("POST", "/SessionService/Sessions", { UserName, Password });
+  const token = session.headers.get("x-auth-token") ?? "";
+  const boot = (change: object) => send("PATCH", "/Systems/1", { Boot: change }, token);
+  const reset = (body: object) => send("POST", "/Systems/1/Actions/ComputerSystem.Reset", body, token);
+  const statuses = [
+    await send("PATCH", "/Systems/1", { Boot: {} }),
+    await boot({ BootSourceOverrideTarget: "Pxe" }),
+    await boot({ BootSourceOverrideTarget: "Floppy2" }),
+    await boot({ BootSourceOverrideMoon: "Full" }),
+    await reset({ ResetType: "Sometimes" }),
+    await reset({ ResetType: "ForceOff" }),
+  ].map(({ status }) => status);
+  expect(statuses).toEqual([401, 204, 400, 400, 400, 204]);
+  expect(recording.resource("/redfish/v1/Systems/1")).toMatchObject({ PowerState: "Off" });
+  expect(recording.refused()).toHaveLength(3);
+});
+
+function callOf({ port }: Replay) {
+  return {
+    settings: redfishSettings.parse({ ...LOGIN, address: "127.0.0.1", port, scheme: "HTTP" }),
+    signal: new AbortController().signal,
+    deadline: new Date(Date.now() + 30_000),
+    log: () => {},
+    timed: <Result>(_name: string, work: () => Promise<Result>) => work(),
+  };
+}
 
 const STEP = {
   args: {},
@@ -72,45 +128,4 @@ const STEP = {
 
 async function unused(): Promise<never> {
   throw new Error("A read does not change the machine.");
-}
-
-/** Serves the files of a recording as the BMC did: `/redfish/v1/X` is `X/index.json`. */
-async function serveRecording(folder: string) {
-  const lacking = new Set<string>();
-  const server = createServer((request, response) => {
-    const path = decodeURIComponent(new URL(request.url ?? "/", "http://bmc").pathname);
-    const plain = path.replace(/\/+$/, "");
-    const file = [plain, plain.replace(/^\/redfish\/v1/, "")]
-      .map((one) => `${folder}${one}/index.json`)
-      .find((one) => existsSync(one));
-    if (request.method === "POST" && plain.endsWith("/Sessions"))
-      return response.writeHead(201, { "x-auth-token": "token", location: `${plain}/1` }).end("{}");
-    if (file === undefined) lacking.add(path);
-    const body = file === undefined ? "{}" : readFileSync(file);
-    return response.writeHead(file === undefined ? 404 : 200, { "content-type": "application/json" }).end(body);
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const address = server.address();
-  const port = typeof address === "object" && address !== null ? address.port : 0;
-  const settings = redfishSettings.parse({
-    address: "127.0.0.1",
-    port,
-    scheme: "HTTP",
-    username: "reader",
-    password: "recorded",
-  });
-  return {
-    lacking: () => [...lacking],
-    call: () => ({
-      settings,
-      signal: new AbortController().signal,
-      deadline: new Date(Date.now() + 30_000),
-      log: () => {},
-      timed: <Result>(_name: string, work: () => Promise<Result>) => work(),
-    }),
-    async [Symbol.asyncDispose]() {
-      server.closeAllConnections();
-      await new Promise((resolve) => server.close(resolve));
-    },
-  };
 }

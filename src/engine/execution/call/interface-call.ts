@@ -45,7 +45,7 @@ export class DriverChain {
     this.#signal = signal;
   }
 
-  /** Throws the error of the driver that was tried last. */
+  /** Throws the error of the driver that was tried last, or of one that may answer later where that one never will. */
   async call<Result>(request: InterfaceCall<Result>): Promise<Result> {
     const { machine, tries } = this.#basis;
     const drivers = machine.composition.givers(request.interface);
@@ -61,7 +61,7 @@ export class DriverChain {
         return result;
       } catch (error) {
         if (drivers.length > 1) tries?.push(tryOf(machine, request, driver, error));
-        failure = error;
+        if (!(isAway(failure) && kindOf(error) === "UNSUPPORTED")) failure = error;
         if (this.#signal.aborted || !leavesMachine(error, request.isRead)) throw error;
       }
     }
@@ -98,6 +98,10 @@ export class DriverChain {
       },
     });
   }
+}
+
+function isAway(error: unknown): boolean {
+  return isDriverError(error) && error.away === true;
 }
 
 /** Whether a failure leaves the machine as it was, so that another driver may be tried. */
