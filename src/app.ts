@@ -27,6 +27,7 @@ import type { Log } from "./log.ts";
 import { createAgentMedia } from "./provisioning/agent-media.ts";
 import type { AgentMedia } from "./provisioning/agent-media.ts";
 import { firmwarePlaces } from "./provisioning/boot-files.ts";
+import { dhcpLeases } from "./provisioning/dhcp-leases.ts";
 import { PROVISION_SETTING, startListener } from "./provisioning/listener.ts";
 import { fileServers } from "./runtime/file-servers.ts";
 import { ipNetworks } from "./runtime/ip-networks.ts";
@@ -178,6 +179,7 @@ function listenToMachines(
     media,
     storedImage: (id) => engine.storedImage(id),
     firmware: firmwarePlaces(config.agentFolder),
+    ...(config.dhcpLeases !== null && { leases: dhcpLeases(config.dhcpLeases) }),
     log,
     observer,
   });

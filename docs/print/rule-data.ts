@@ -1435,11 +1435,23 @@ export const RULES: readonly RuleSection[] = [
         id: "R-475",
         rule: "The listener for machines limits the size of bodies, rejected requests of an address, requests that use the database at the same time, and transfers; a client that reads nothing is cut.",
       },
+      {
+        id: "R-828",
+        rule: "Addresses share the connections of the listener for machines: when all are in use, the address with the most loses its newest one to another address.",
+      },
+      {
+        id: "R-829",
+        rule: "A download that makes too little progress is cut, and addresses share the places of downloads in the same way.",
+      },
       { id: "R-476", rule: "Boot media of the agent that are replaced are served without a restart." },
       { id: "R-477", rule: "The report of an installed system is taken as a form, as JSON, or as plain text." },
       {
         id: "R-684",
-        rule: "A session whose boot script is fetched from a second address is logged with both addresses.",
+        rule: "A second address that fetches the boot script of a session ends it, and fails the step with both addresses: no task and no user data is sent any more.",
+      },
+      {
+        id: "R-830",
+        rule: "With the lease file of dnsmasq, a boot script is sent only to the address that is leased to a MAC of the machine.",
       },
       {
         id: "R-682",

@@ -1,5 +1,8 @@
 /** The settings of the listener for machines, and how machines reach it. */
+import { accessSync, constants } from "node:fs";
 import { isIP } from "node:net";
+import { resolve } from "node:path";
+import { messageOf } from "../errors.ts";
 import { ConfigError, wholeNumber } from "./values.ts";
 
 export interface ProvisioningConfig {
@@ -8,10 +11,28 @@ export interface ProvisioningConfig {
   readonly provisionPort: number;
   /** How machines reach the provisioning listener of this replica or of another one; null: not configured. */
   readonly provisionUrl: string | null;
+  /** The lease file of dnsmasq; null: boot scripts are sent to any address. */
+  readonly dhcpLeases: string | null;
 }
 
 /** The settings of the listener for machines; `value` gives a variable, empty if it is not set. */
 export function provisioningOf(value: (name: string) => string): ProvisioningConfig {
+  return { ...listenerOf(value), dhcpLeases: leasesOf(value("OSTLER_DHCP_LEASES")) };
+}
+
+function leasesOf(path: string): string | null {
+  if (path === "") return null;
+  try {
+    accessSync(path, constants.R_OK);
+  } catch (error) {
+    throw new ConfigError(
+      `OSTLER_DHCP_LEASES is ${JSON.stringify(path)}, which cannot be read: ${messageOf(error)}. Start dnsmasq first, which makes the file, and let the user of this service read it.`,
+    );
+  }
+  return resolve(path);
+}
+
+function listenerOf(value: (name: string) => string): Omit<ProvisioningConfig, "dhcpLeases"> {
   const host = value("OSTLER_PROVISION_HOST");
   // Machines must know the port before the service starts.
   const port = wholeNumber("OSTLER_PROVISION_PORT", value("OSTLER_PROVISION_PORT"), 1, 65_535);

@@ -98,6 +98,11 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
     fallback: "",
     help: "how machines reach the listener, as http://10.0.0.1:4010; default: from OSTLER_PROVISION_HOST and OSTLER_PROVISION_PORT; needed if the host is 0.0.0.0 or ::, and by replicas that run operations without the listener",
   },
+  OSTLER_DHCP_LEASES: {
+    flag: "dhcp-leases",
+    fallback: "",
+    help: "lease file of dnsmasq: boot scripts are sent only to the IPv4 address that is leased to the machine's MAC; default: to any address",
+  },
   OSTLER_AGENT_DIR: {
     flag: "agent-dir",
     fallback: "",

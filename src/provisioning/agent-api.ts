@@ -45,7 +45,7 @@ export function createAgentApi({ agents, guard, observer }: AgentApiOptions): Ag
       const bearer = admitted(request, response);
       const body = bearer && (await readJson(request, response, POLL_BYTES_MAX));
       if (!bearer || !body) return;
-      const report = reportOf(body.value, addressOf(request));
+      const report = reportOf(body.value, addressOf(request.socket));
       if (typeof report === "string") return sendJson(response, 400, { error: report });
       const order = await guard.ask(request, response, () => agents.poll(bearer, report));
       if (order === null) return;

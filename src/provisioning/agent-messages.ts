@@ -2,6 +2,7 @@
 import { isIP } from "node:net";
 import type { AgentResult } from "../drivers/driver.ts";
 import type { AgentReport, Bearer } from "../engine/agents/agents.ts";
+import { macOf } from "../runtime/mac-address.ts";
 import { storableText } from "../runtime/text.ts";
 import type { StoredJson } from "../store/records.ts";
 
@@ -22,15 +23,6 @@ export function bearerOf(authorization: string | undefined): Bearer | null {
 export function bearerFrom(text: string): Bearer | null {
   const [, session, secret] = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.([\w-]{16,200})$/.exec(text) ?? [];
   return session !== undefined && secret !== undefined ? { session, secret } : null;
-}
-
-export function macOf(text: string): string | null {
-  const mac = text.toLowerCase().replaceAll("-", ":");
-  return /^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/.test(mac) ? mac : null;
-}
-
-export function isUuid(text: string): boolean {
-  return /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(text);
 }
 
 /** A report, or the reason why it is none. `from`: the address that the request came from. */

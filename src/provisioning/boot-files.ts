@@ -8,11 +8,13 @@ import type { Agents, BootTicket } from "../engine/agents/agents.ts";
 import { messageOf } from "../errors.ts";
 import { sendText } from "../http/graphql/respond.ts";
 import type { Log } from "../log.ts";
-import { LruMap } from "../runtime/lru-map.ts";
 import type { MachineFile, Observer } from "../observer.ts";
 import { ARCHITECTURE_FOLDERS } from "./agent-media.ts";
 import type { AgentMedia, MediaFile } from "./agent-media.ts";
-import { bearerFrom, bearerOf, isUuid, macOf } from "./agent-messages.ts";
+import { macOf } from "../runtime/mac-address.ts";
+import { isUuid } from "../runtime/uuid.ts";
+import { bearerFrom, bearerOf } from "./agent-messages.ts";
+import type { DhcpLeases } from "./dhcp-leases.ts";
 import { agentScript, firstScript, localBootScript } from "./boot-script.ts";
 import { sendFile } from "./file-response.ts";
 import type { Sent, ServedFile } from "./file-response.ts";
@@ -24,8 +26,6 @@ import { createTickets } from "./tickets.ts";
 /** Maximum number of MACs of one machine that are looked up. */
 const MACS_MAX = 16;
 const BYTES = "application/octet-stream";
-/** Sessions of which this process remembers from where their boot script was fetched last. */
-const FETCHES_KEPT = 10_000;
 
 export interface StoredFile {
   readonly path: string;
@@ -39,11 +39,15 @@ export interface BootFilesOptions {
   readonly storedImage: (id: string) => Promise<StoredFile | null>;
   /** iPXE's program for UEFI HTTP boot, for each architecture the places to look for it. */
   readonly firmware: Readonly<Record<Architecture, readonly string[]>>;
+  /** Absent: boot scripts are sent to any address. */
+  readonly leases?: DhcpLeases;
   /** How machines reach the listener, without a slash at its end. */
   readonly url: string;
   readonly guard: Guard;
   readonly log: Log;
   readonly observer: Pick<Observer, "fileBytesSent">;
+  /** Time that a client has to read more of its response, in milliseconds. */
+  readonly stallMs: number;
 }
 
 export interface BootFiles {
@@ -63,39 +67,9 @@ export interface BootFileName {
 }
 
 export function createBootFiles(options: BootFilesOptions): BootFiles {
-  const { agents, media, storedImage, firmware, url, guard, log, observer } = options;
+  const { agents, media, storedImage, firmware, leases, url, guard } = options;
   const tickets = createTickets((bearer) => agents.medium(bearer), guard);
   const sessions = createTickets(async (bearer) => (await agents.isOpen(bearer)) || null, guard);
-
-  const fetches = new LruMap<string, string>(FETCHES_KEPT);
-
-  /** A machine may fetch its script again, at another address even; so may a program with a forged MAC. */
-  function noteFetch({ session }: BootTicket, address: string): void {
-    const before = fetches.get(session);
-    fetches.set(session, address);
-    if (before !== undefined && before !== address)
-      log.warn({ session, address, before }, "the boot script of an agent session was fetched from a second address");
-  }
-
-  async function send(
-    request: IncomingMessage,
-    response: ServerResponse,
-    kind: MachineFile,
-    file: ServedFile,
-  ): Promise<Sent | null> {
-    const endDownload = guard.startDownload(request, response);
-    if (!endDownload) return null;
-    try {
-      const sent = await sendFile(request, response, file, (bytes) => observer.fileBytesSent(kind, bytes));
-      if (sent.outcome === "MISSING") {
-        log.warn({ path: file.path, sizeBytes: file.sizeBytes }, "a file to serve is missing or has another size");
-        refuse(request, response, 503, "The file is being replaced");
-      }
-      return sent;
-    } finally {
-      endDownload();
-    }
-  }
 
   function mediumFile(architecture: Architecture, name: MediaFile): ServedFile | null {
     const medium = media.mediaFor(architecture);
@@ -109,19 +83,21 @@ export function createBootFiles(options: BootFilesOptions): BootFiles {
       const macs = [...new Set(query.getAll("mac").map(macOf))].filter((mac) => mac !== null).slice(0, MACS_MAX);
       if (macs.length === 0) return sendScript(response, firstScript(url));
       if (!guard.mayAsk(request, response)) return;
-      const answer = await guard.ask(request, response, () => agents.networkBoot({ macs }));
+      const address = addressOf(request.socket);
+      const known = leases ? await leases.macsAt(address, macs) : macs;
+      // The same answer for every MAC: it must not reveal which machines exist.
+      if (known.length === 0) return sendScript(response, localBootScript(`${address} is not leased to this machine`));
+      const answer = await guard.ask(request, response, () => agents.networkBoot({ macs: known, address }));
       if (answer === null) return;
       const refusal = refusalOf(answer.found, query.get("arch"));
       if (!answer.found || refusal) return sendScript(response, localBootScript(refusal ?? `no agent for ${macs[0]}`));
-      const address = addressOf(request);
-      noteFetch(answer.found, address);
       sendScript(response, scriptFor(options, answer.found, { macs, address }));
     },
 
     async file(request, response, { architecture, file, session }) {
       const found = file === "ipxe.efi" ? firmwareFile(firmware[architecture]) : mediumFile(architecture, file);
       if (!found) return refuseUnknown(request, response);
-      const sent = await send(request, response, "boot_file", found);
+      const sent = await send({ request, response, ...options }, "boot_file", found);
       const isWhole = sent?.outcome === "SENT" && sent.end === found.sizeBytes;
       if (!isWhole || file !== "vmlinuz" || session === null || !isUuid(session)) return;
       await agents.reached(session, "KERNEL");
@@ -137,7 +113,7 @@ export function createBootFiles(options: BootFilesOptions): BootFiles {
       const tag = createHash("sha256").update(file.tag);
       for (const { bytes } of patches) tag.update(bytes);
       const patched = { ...file, type: "application/x-iso9660-image", tag: tag.digest("hex"), patches };
-      await send(request, response, "boot_medium", patched);
+      await send({ request, response, ...options }, "boot_medium", patched);
     },
 
     async image(request, response, id) {
@@ -146,9 +122,35 @@ export function createBootFiles(options: BootFilesOptions): BootFiles {
       const found = isUuid(id) ? await guard.ask(request, response, () => storedImage(id)) : { found: null };
       if (found === null) return;
       if (!found.found) return refuseUnknown(request, response);
-      await send(request, response, "image", { ...found.found, type: BYTES, tag: id });
+      await send({ request, response, ...options }, "image", { ...found.found, type: BYTES, tag: id });
     },
   };
+}
+
+interface Transfer extends Pick<BootFilesOptions, "guard" | "log" | "observer" | "stallMs"> {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+}
+
+/** Null if there are too many transfers. */
+async function send(
+  { request, response, guard, log, observer, stallMs }: Transfer,
+  kind: MachineFile,
+  file: ServedFile,
+): Promise<Sent | null> {
+  const endDownload = guard.startDownload(request, response);
+  if (!endDownload) return null;
+  try {
+    const onBytes = (bytes: number) => observer.fileBytesSent(kind, bytes);
+    const sent = await sendFile(request, response, file, { stallMs, onBytes });
+    if (sent.outcome === "MISSING") {
+      log.warn({ path: file.path, sizeBytes: file.sizeBytes }, "a file to serve is missing or has another size");
+      refuse(request, response, 503, "The file is being replaced");
+    }
+    return sent;
+  } finally {
+    endDownload();
+  }
 }
 
 /** Why a machine does not boot the agent; null if it does. An idle machine and an unknown one get the same answer. */

@@ -9,6 +9,9 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 /** Bytes read at a time: other requests of the process wait for the sending of one such chunk for each download. */
 const CHUNK_BYTES = 128 * 1024;
 
+/** Progress that counts: a client that reads a few bytes now and then does not keep its place. */
+const PROGRESS_BYTES = 2 * CHUNK_BYTES;
+
 /** Bytes that replace those of the file. */
 export interface Patch {
   readonly offset: number;
@@ -40,12 +43,18 @@ export interface Sent {
 
 const NOTHING = { start: 0, end: 0 };
 
-/** `onBytes` is called with the size of each part that was handed to the kernel. */
+export interface Sending {
+  /** Time for the client to take `PROGRESS_BYTES`, in milliseconds; a slower one is cut. */
+  readonly stallMs: number;
+  /** Called with the size of each part that was handed to the kernel. */
+  onBytes(bytes: number): void;
+}
+
 export async function sendFile(
   request: IncomingMessage,
   response: ServerResponse,
   file: ServedFile,
-  onBytes: (bytes: number) => void,
+  sending: Sending,
 ): Promise<Sent> {
   const handle = await openFile(file);
   if (handle === null) return { outcome: "MISSING", ...NOTHING };
@@ -69,7 +78,7 @@ export async function sendFile(
       return { outcome: "SENT", ...NOTHING };
     }
     const part = { start, end, patches: file.patches ?? [] };
-    return { outcome: await sendBytes(response, handle, part, onBytes), start, end };
+    return { outcome: await sendBytes(response, handle, part, sending), start, end };
   } finally {
     await handle.close();
   }
@@ -98,21 +107,31 @@ async function sendBytes(
   response: ServerResponse,
   handle: FileHandle,
   part: Part,
-  onBytes: (bytes: number) => void,
+  { stallMs, onBytes }: Sending,
 ): Promise<FileOutcome> {
   if (part.start === part.end) {
     response.end();
     return "SENT";
   }
-  for await (const chunk of chunksOf(handle, part)) {
-    if (!(await isWritten(response, chunk))) {
-      response.destroy();
-      return "CUT";
+  const tooSlow = setTimeout(() => response.destroy(), stallMs);
+  let bytes = 0;
+  try {
+    for await (const chunk of chunksOf(handle, part)) {
+      if (!(await isWritten(response, chunk))) {
+        response.destroy();
+        return "CUT";
+      }
+      onBytes(chunk.length);
+      bytes += chunk.length;
+      if (bytes < PROGRESS_BYTES) continue;
+      bytes = 0;
+      tooSlow.refresh();
     }
-    onBytes(chunk.length);
+    response.end();
+    return "SENT";
+  } finally {
+    clearTimeout(tooSlow);
   }
-  response.end();
-  return "SENT";
 }
 
 /** Resolves when the chunk was handed to the kernel: true; or when the connection has ended: false. */

@@ -3,9 +3,12 @@
  * same time, and on transfers. Machines have no login before they have a session, so anything can call.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
 import { readBody, refuseBody, sendJson } from "../http/graphql/respond.ts";
 import { createSlots } from "../runtime/concurrency.ts";
 import { createRejectionLimit } from "../runtime/rejection-limit.ts";
+import { createFairPlaces } from "./fair-places.ts";
+import type { FairPlaces } from "./fair-places.ts";
 
 /** Maximum wait of a request that uses the database, in milliseconds. */
 const WAIT_MS = 5_000;
@@ -21,6 +24,8 @@ const LIMITS = {
   /** Requests of one address without a secret that use the database: boot scripts and reports of leases. */
   openBurst: 200,
   openPerSecond: 10,
+  /** Maximum number of connections; addresses share them. */
+  connectionsMax: 2_000,
   /** Maximum number of files that are sent at the same time, and to one address; the same for results that are read. */
   downloadsMax: 64,
   downloadsPerAddressMax: 24,
@@ -36,22 +41,34 @@ export function createGuard(given: Partial<GuardLimits> = {}) {
   const rejections = createRejectionLimit(limits.rejectedBurst, limits.rejectedPerSecond);
   const open = createRejectionLimit(limits.openBurst, limits.openPerSecond);
   const { downloadsMax: most, downloadsPerAddressMax: perAddress } = limits;
-  const downloads = createTransfers(most, perAddress);
-  const uploads = createTransfers(most, perAddress);
+  const connections = createFairPlaces(limits.connectionsMax);
+  const downloads = createFairPlaces(most, perAddress);
+  const uploads = createFairPlaces(most, perAddress);
+  const start = (places: FairPlaces, request: IncomingMessage, response: ServerResponse) => {
+    const end = places.take(addressOf(request.socket), () => request.socket.destroy());
+    if (!end) refuse(request, response, 503, "Too many transfers are running");
+    return end;
+  };
 
   return {
+    /** Gives a connection its place, or ends it. */
+    admit(socket: Socket): void {
+      const leave = connections.take(addressOf(socket), () => socket.destroy());
+      if (leave) socket.once("close", leave);
+      else socket.destroy();
+    },
     /** Whether a request with a secret may be tried; answers it otherwise. */
     mayTry(request: IncomingMessage, response: ServerResponse): boolean {
-      if (rejections.mayTry(addressOf(request))) return true;
+      if (rejections.mayTry(addressOf(request.socket))) return true;
       refuse(request, response, 429, "This address has sent too many rejected requests");
       return false;
     },
     countRejected(request: IncomingMessage): void {
-      rejections.count(addressOf(request));
+      rejections.count(addressOf(request.socket));
     },
     /** Whether a request without a secret may be tried; answers it otherwise. */
     mayAsk(request: IncomingMessage, response: ServerResponse): boolean {
-      const address = addressOf(request);
+      const address = addressOf(request.socket);
       if (open.mayTry(address)) {
         open.count(address);
         return true;
@@ -77,43 +94,15 @@ export function createGuard(given: Partial<GuardLimits> = {}) {
       }
     },
     /** Counts the sending of a file until the result is called; null if the request was refused. */
-    startDownload: (request: IncomingMessage, response: ServerResponse) =>
-      downloads.start(addressOf(request)) ?? refuseTransfer(request, response),
+    startDownload: (request: IncomingMessage, response: ServerResponse) => start(downloads, request, response),
     /** Counts the reading of a large body until the result is called; null if the request was refused. */
-    startUpload: (request: IncomingMessage, response: ServerResponse) =>
-      uploads.start(addressOf(request)) ?? refuseTransfer(request, response),
-  };
-}
-
-function refuseTransfer(request: IncomingMessage, response: ServerResponse): null {
-  refuse(request, response, 503, "Too many transfers are running");
-  return null;
-}
-
-/** Counts transfers, in all and for each address. */
-function createTransfers(most: number, perAddress: number) {
-  const running = new Map<string, number>();
-  let count = 0;
-  return {
-    /** Ends the transfer when it is called; null if there are too many. */
-    start(address: string): (() => void) | null {
-      const mine = running.get(address) ?? 0;
-      if (count >= most || mine >= perAddress) return null;
-      count += 1;
-      running.set(address, mine + 1);
-      return () => {
-        count -= 1;
-        const left = (running.get(address) ?? 1) - 1;
-        if (left > 0) running.set(address, left);
-        else running.delete(address);
-      };
-    },
+    startUpload: (request: IncomingMessage, response: ServerResponse) => start(uploads, request, response),
   };
 }
 
 /** The address of a client; IPv4 addresses without the prefix that a socket for both kinds adds. */
-export function addressOf({ socket }: IncomingMessage): string {
-  return (socket.remoteAddress ?? "").replace(/^::ffff:(?=\d+\.)/, "");
+export function addressOf({ remoteAddress = "" }: Pick<Socket, "remoteAddress">): string {
+  return remoteAddress.replace(/^::ffff:(?=\d+\.)/, "");
 }
 
 /** The JSON value of a body, if it has at most `bytesMax`; undefined if the request was refused. */

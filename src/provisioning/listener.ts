@@ -12,7 +12,8 @@ import { listen } from "../http/port/listen.ts";
 import { hasLeft, pathOf, sendJson } from "../http/graphql/respond.ts";
 import type { MachineRequest, Observer } from "../observer.ts";
 import { createAgentApi } from "./agent-api.ts";
-import { isUuid, macOf } from "./agent-messages.ts";
+import { macOf } from "../runtime/mac-address.ts";
+import { isUuid } from "../runtime/uuid.ts";
 import { createBootFiles } from "./boot-files.ts";
 import type { BootFileName, BootFilesOptions } from "./boot-files.ts";
 import { createGuard, refuseUnknown } from "./guard.ts";
@@ -20,7 +21,7 @@ import type { GuardLimits } from "./guard.ts";
 
 export const PROVISION_SETTING = { variable: "OSTLER_PROVISION", flag: "provision-port" };
 
-export interface ListenerOptions extends Omit<BootFilesOptions, "guard"> {
+export interface ListenerOptions extends Omit<BootFilesOptions, "guard" | "stallMs"> {
   readonly host: string;
   readonly port: number;
   readonly observer: Observer;
@@ -33,8 +34,6 @@ export interface Listener extends AsyncDisposable {
   readonly port: number;
 }
 
-/** Maximum number of connections; one more is closed. */
-const CONNECTIONS_MAX = 2_000;
 /** Time for a complete request, for its headers, and between requests, in milliseconds. */
 const REQUEST_MS = 30_000;
 const HEADERS_MS = 10_000;
@@ -50,7 +49,8 @@ const HEADER_BYTES_MAX = 8 * 1024;
 
 export async function startListener(options: ListenerOptions): Promise<Listener> {
   const { host, log, observer, stallMs = STALL_MS } = options;
-  const route = createRoutes(options);
+  const guard = createGuard(options.limits);
+  const route = createRoutes({ ...options, guard, stallMs });
   const server = createServer(
     {
       requestTimeout: REQUEST_MS,
@@ -75,7 +75,7 @@ export async function startListener(options: ListenerOptions): Promise<Listener>
       });
     },
   );
-  server.maxConnections = CONNECTIONS_MAX;
+  server.on("connection", (socket) => guard.admit(socket));
   server.maxRequestsPerSocket = REQUESTS_PER_CONNECTION_MAX;
   cutIfStuck(server, stallMs);
   const port = await listen(server, options.port, host, PROVISION_SETTING);
@@ -100,11 +100,10 @@ interface Routed {
 
 type Route = (request: IncomingMessage, response: ServerResponse) => Routed;
 
-function createRoutes(options: ListenerOptions): Route {
-  const { agents, observer } = options;
-  const guard = createGuard(options.limits);
+function createRoutes(options: BootFilesOptions & Pick<ListenerOptions, "observer">): Route {
+  const { agents, observer, guard } = options;
   const api = createAgentApi({ agents, guard, observer });
-  const files = createBootFiles({ ...options, guard });
+  const files = createBootFiles(options);
 
   async function leased(request: IncomingMessage, response: ServerResponse, query: URLSearchParams): Promise<void> {
     request.resume();

@@ -3,6 +3,7 @@ import { afterAll, expect, test } from "vitest";
 import type { AgentStatus } from "../../src/drivers/driver.ts";
 import type { Provisioning } from "../../src/engine/input/agent-media.ts";
 import { engineUnderTest } from "../support/builders.ts";
+import { eventually } from "../support/eventually.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 
 const MAC = "52:54:00:00:00:01";
@@ -10,6 +11,15 @@ const PROVISIONING: Provisioning = {
   url: "http://10.0.0.1:4010",
   mediaFor: () => ({ version: "1.0.0", protocol: 1 }),
 };
+const REPORT = {
+  instance: "one",
+  version: "1.0.0",
+  protocol: 1,
+  architecture: "X64",
+  bootMode: "BIOS",
+  address: "10.0.0.7",
+  macs: [MAC],
+} as const;
 const statuses: (AgentStatus | null)[] = [];
 
 const networked = aDriver("networked", {
@@ -26,7 +36,19 @@ const networked = aDriver("networked", {
   ),
 });
 
-const ostler = await engineUnderTest({ drivers: [networked], provisioning: PROVISIONING });
+/** Waits for an agent again and again. */
+const networkedLong = aDriver("networked_long", {
+  usesAgent: true,
+  clean: stepsOf(
+    aStep("boot", "clean", async ({ agent, memo }) => {
+      if (memo === null) await agent.open({ medium: "NETWORK", architecture: "X64" });
+      else await agent.status();
+      return { kind: "wait", callback: true, seconds: 600, memo: "opened" };
+    }),
+  ),
+});
+
+const ostler = await engineUnderTest({ drivers: [networked, networkedLong], provisioning: PROVISIONING });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 test("network boot: only a machine whose session waits gets a ticket, each time with a new secret", async () => {
@@ -35,14 +57,14 @@ test("network boot: only a machine whose session waits gets a ticket, each time 
   const { sql } = ostler.test;
   await sql`insert into node_macs (mac, node_id, source) values (${MAC}, ${node.id}, 'GIVEN')`;
   await sql`update nodes set macs = ${sql.json([MAC])} where id = ${node.id}`;
-  expect(await agents.networkBoot({ macs: [MAC] })).toBeNull();
+  expect(await agents.networkBoot({ macs: [MAC], address: "10.0.0.7" })).toBeNull();
   const id = await ostler.begin("CLEAN", [node]);
   await ostler.nodeBecomes(node, "CLEAN_WAIT");
 
-  expect(await agents.networkBoot({ macs: ["52:54:00:00:00:02"] })).toBeNull();
+  expect(await agents.networkBoot({ macs: ["52:54:00:00:00:02"], address: "10.0.0.7" })).toBeNull();
   await agents.leased(MAC);
-  const first = await agents.networkBoot({ macs: ["52:54:00:00:00:02", MAC] });
-  const second = await agents.networkBoot({ macs: [MAC] });
+  const first = await agents.networkBoot({ macs: ["52:54:00:00:00:02", MAC], address: "10.0.0.7" });
+  const second = await agents.networkBoot({ macs: [MAC], address: "10.0.0.7" });
   if (!first || !second) throw new Error("There is no ticket.");
   expect(second).toMatchObject({ session: first.session, architecture: "X64", kernelArguments: ["quiet"] });
   expect([await agents.isOpen(first), await agents.isOpen(second)]).toEqual([false, true]);
@@ -50,20 +72,37 @@ test("network boot: only a machine whose session waits gets a ticket, each time 
   expect(await agents.medium(second)).toBeNull();
   await agents.reached(second.session, "KERNEL");
 
-  const report = {
-    instance: "one",
-    version: "1.0.0",
-    protocol: 1,
-    architecture: "X64",
-    bootMode: "BIOS",
-    address: "10.0.0.7",
-    macs: [MAC],
-  } as const;
-  expect(await agents.poll(first, report)).toBe("UNKNOWN");
-  expect(await agents.poll(second, report)).toMatchObject({ do: "wait" });
-  expect(await agents.networkBoot({ macs: [MAC] })).toBeNull();
+  expect(await agents.poll(first, REPORT)).toBe("UNKNOWN");
+  expect(await agents.poll(second, REPORT)).toMatchObject({ do: "wait" });
+  expect(await agents.networkBoot({ macs: [MAC], address: "10.0.0.7" })).toBeNull();
   expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
   const [status] = statuses;
   expect(status).toMatchObject({ bootMode: "BIOS", address: "10.0.0.7" });
   expect([status?.dhcpAt, status?.scriptAt, status?.kernelAt, status?.contactAt]).not.toContain(null);
+});
+
+test("network boot: a second address that fetches the boot script ends the session and fails the step, before and after the agent has come [R-684]", async () => {
+  const { agents } = ostler.engine;
+  const node = await ostler.aNode().in("AVAILABLE").with("networked_long").made();
+  const mac = "52:54:00:00:00:09";
+  await ostler.test.sql`insert into node_macs (mac, node_id, source) values (${mac}, ${node.id}, 'GIVEN')`;
+  await ostler.test.sql`update nodes set macs = ${ostler.test.sql.json([mac])} where id = ${node.id}`;
+  for (const hasCome of [false, true]) {
+    const id = await ostler.begin("CLEAN", [node]);
+    await eventually(
+      "a session waits",
+      async () => (await agents.networkBoot({ macs: [mac], address: "10.0.0.7" })) !== null,
+    );
+    // A machine may fetch its script again.
+    const ticket = await agents.networkBoot({ macs: [mac], address: "10.0.0.7" });
+    if (!ticket) throw new Error("There is no ticket.");
+    if (hasCome) await agents.poll(ticket, { ...REPORT, macs: [mac] });
+    expect(await agents.networkBoot({ macs: [mac], address: "10.0.0.66" })).toBeNull();
+    expect(await agents.networkBoot({ macs: [mac], address: "10.0.0.7" })).toBeNull();
+    expect(await agents.isOpen(ticket)).toBe(false);
+    expect(await ostler.operationEnds(id)).toMatchObject({
+      state: "FAILED",
+      firstFailure: { message: expect.stringMatching(/fetched from two addresses, 10\.0\.0\.7 and 10\.0\.0\.66/) },
+    });
+  }
 });

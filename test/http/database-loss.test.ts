@@ -1,4 +1,5 @@
 /** The answers to requests when the database does not answer, or its connections are lost, through a real socket. */
+import { randomUUID } from "node:crypto";
 import { afterAll, describe, expect, inject, test } from "vitest";
 import { cutter } from "../support/cutter.ts";
 import type { Cutter } from "../support/cutter.ts";
@@ -26,12 +27,13 @@ const CLUSTERS = "{ clusters(first: 3) { edges { node { name } } } }";
 const CREATE = 'mutation { createCluster(input: { name: "lost" }) { errors { message } } }';
 const codesOf = ({ errors }: Awaited<ReturnType<ServiceUnderTest["ask"]>>) =>
   errors.map(({ extensions }) => extensions?.["code"]);
-/** Runs `meanwhile` while statements on clusters wait, on a connection that does not pass the proxy. */
-async function holdingClusters<Result>(
+/** Runs `meanwhile` while statements on a table wait, on a connection that does not pass the proxy. */
+async function holding<Result>(
+  table: "clusters" | "runs",
   meanwhile: (isWaiting: () => Promise<boolean>) => Promise<Result>,
 ): Promise<Result> {
   return (await ostler.test.sql.begin(async (tx) => {
-    await tx`lock table clusters in access exclusive mode`;
+    await tx`lock table ${tx(table)} in access exclusive mode`;
     return meanwhile(async () => {
       const waiting =
         await tx`select 1 from pg_locks where not granted and database = (select oid from pg_database where datname = current_database())`;
@@ -55,7 +57,9 @@ test("query that a stalled database does not answer gets DATABASE_UNAVAILABLE, a
 
 test("slow queries that occupy all connections for requests are not reported as an unavailable database [R-290]", async () => {
   const count = ostler.database.pools.readers + 3;
-  const answers = await holdingClusters(() => Promise.all(Array.from({ length: count }, () => ostler.ask(CLUSTERS))));
+  const answers = await holding("clusters", () =>
+    Promise.all(Array.from({ length: count }, () => ostler.ask(CLUSTERS))),
+  );
   expect(answers.map(codesOf)).toEqual(Array.from({ length: count }, () => ["LIMIT_EXCEEDED"]));
 });
 
@@ -65,7 +69,7 @@ describe("connection that is lost during a statement is reported as DATABASE_UNA
     ["a mutation", CREATE, "createCluster"],
   ])("%s", async (_what, text, field) => {
     const before = ostler.logLines.length;
-    const answer = await holdingClusters(async (isWaiting) => {
+    const answer = await holding("clusters", async (isWaiting) => {
       const asked = ostler.ask(text);
       await eventually("the statement waits", isWaiting);
       proxy.cut();
@@ -76,4 +80,17 @@ describe("connection that is lost during a statement is reported as DATABASE_UNA
     expect(ostler.logLines.slice(before).join("")).toContain("a request failed because the database is unreachable");
     await eventually("the service reads again", async () => codesOf(await ostler.ask(CLUSTERS)).length === 0);
   });
+});
+
+test("callback that a lost database did not take is 503, to be sent again, and no error of the service [R-290]", async () => {
+  const before = ostler.logLines.length;
+  const answer = await holding("runs", async (isWaiting) => {
+    const asked = fetch(`${ostler.url}/callback/${randomUUID()}.${"x".repeat(43)}`, { method: "POST" });
+    await eventually("the statement waits", isWaiting);
+    proxy.cut();
+    return asked;
+  });
+  expect([answer.status, answer.headers.get("retry-after")]).toEqual([503, "5"]);
+  expect(await answer.text()).toContain("DATABASE_UNAVAILABLE");
+  expect(ostler.logLines.slice(before).filter((line) => line.includes('"level":"error"'))).toEqual([]);
 });

@@ -2,6 +2,7 @@
 import { mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { once } from "node:events";
 import { connect } from "node:net";
+import type { Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
@@ -216,9 +217,10 @@ describe("many and slow clients", () => {
   }
 
   /** A client that asks for a file and reads nothing of it. */
-  async function stalled(url: string, path: string) {
+  async function stalled(url: string, path: string, localAddress = "127.0.0.1") {
     const { hostname, port } = new URL(url);
-    const socket = connect(Number(port), hostname);
+    const socket = connect({ port: Number(port), host: hostname, localAddress });
+    socket.on("error", () => {});
     await once(socket, "connect");
     socket.pause();
     socket.write(`GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`);
@@ -247,6 +249,56 @@ describe("many and slow clients", () => {
     socket.resume();
     await once(socket, "close");
     expect(received).toBeLessThan(LARGE_BYTES / 2);
+  });
+
+  test("a client that reads a few bytes now and then is cut too [R-829]", async () => {
+    const { url, folder } = await lab({}, { stallMs: 1_000, limits: { downloadsPerAddressMax: 1 } });
+    writeLargeRamdisk(folder);
+    const socket = await stalled(url, "/boot/agent/x64/initrd");
+    const drip = setInterval(() => socket.read(1_000), 50);
+    const statusOf = async () => (await fetch(`${url}/boot/agent/x64/vmlinuz`)).status;
+    await eventually("it is sent", async () => (await statusOf()) === 503);
+    await eventually("it is cut", async () => (await statusOf()) === 200);
+    clearInterval(drip);
+    expect(socket.bytesRead).toBeLessThan(LARGE_BYTES / 2);
+    socket.destroy();
+  });
+
+  test("addresses with stalled downloads leave a place to another address [R-829]", async () => {
+    const { url, folder } = await lab({}, { limits: { downloadsMax: 6, downloadsPerAddressMax: 3 } });
+    writeLargeRamdisk(folder);
+    const stalledAt = (address: string) => stalled(url, "/boot/agent/x64/initrd", address);
+    const sockets = await Promise.all(["2", "2", "2", "3", "3", "3"].map((last) => stalledAt(`127.0.0.${last}`)));
+    const initrd = await stalledAt("127.0.0.4");
+    await eventually("the download begins", () => initrd.readableLength > 0);
+    expect(String(initrd.read())).toMatch(/^HTTP\/1.1 200 /);
+    for (const socket of [...sockets, initrd]) socket.destroy();
+  });
+
+  test("slow connections of one address, renewed as they are cut, shut no other address out [R-828]", async () => {
+    const { url } = await lab({}, { limits: { connectionsMax: 20 } });
+    const { hostname, port } = new URL(url);
+    let isOver = false;
+    const hold = () => {
+      if (isOver) return;
+      const socket = connect({ port: Number(port), host: hostname, localAddress: "127.0.0.2" });
+      open.add(socket);
+      socket.write("GET /boot/ipxe HTTP/1.1\r\n");
+      socket
+        .on("error", () => {})
+        .on("close", () => {
+          open.delete(socket);
+          setImmediate(hold);
+        });
+    };
+    const open = new Set<Socket>();
+    for (let count = 0; count < 40; count += 1) hold();
+    await eventually("all are taken", () => [...open].filter(({ connecting }) => !connecting).length >= 20);
+    const statuses: number[] = [];
+    for (let tries = 0; tries < 25; tries += 1) statuses.push((await fetch(`${url}/boot/ipxe`)).status);
+    isOver = true;
+    for (const socket of open) socket.destroy();
+    expect(statuses).toEqual(statuses.map(() => 200));
   });
 
   test("a listener that shuts down cuts a stalled download", async () => {

@@ -1,10 +1,10 @@
 /** Boot scripts: the script for each state of a machine, and that nothing in them can be misread by iPXE. */
 import { afterAll, describe, expect, test } from "vitest";
-import { once } from "node:events";
-import { rmSync } from "node:fs";
-import { get } from "node:http";
-import type { IncomingMessage } from "node:http";
+import { rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type { Agents, BootTicket } from "../../src/engine/agents/agents.ts";
+import { dhcpLeases } from "../../src/provisioning/dhcp-leases.ts";
 import { SECRET, SESSION, startLab, TICKET, URL_OF_SERVICE, writeMedia } from "./lab.ts";
 
 const MACS = "mac=52-54-00-77-00-01&mac=52:54:00:AA:00:02&mac=&mac=";
@@ -44,7 +44,7 @@ describe("boot script", () => {
       },
       `?${MACS}&arch=x86_64`,
     );
-    expect(asked).toEqual([{ macs: ["52:54:00:77:00:01", "52:54:00:aa:00:02"] }]);
+    expect(asked).toEqual([{ macs: ["52:54:00:77:00:01", "52:54:00:aa:00:02"], address: "127.0.0.1" }]);
     const files = `${URL_OF_SERVICE}/boot/agent/x64`;
     expect(script).toContain(
       `kernel --name vmlinuz ${files}/vmlinuz?session=${SESSION} initrd=initrd ro panic=30 console=ttyS1,9600 nosmt ostler.url=${URL_OF_SERVICE} ostler.session=${SESSION} ostler.secret=${SECRET} || goto again`,
@@ -54,32 +54,31 @@ describe("boot script", () => {
     expect(logged).not.toContain(SECRET);
   });
 
-  test("a session whose script is fetched from a second address is logged with both, each time that it changes [R-684]", async () => {
-    const lab = labs.use(await startLab(booting()));
-    writeMedia(lab.folder);
-    const fetchFrom = async (localAddress: string) => {
-      const [response] = (await once(get(`${lab.url}/boot/ipxe?${MACS}`, { localAddress }), "response")) as [
-        IncomingMessage,
-      ];
-      await once(response.resume(), "end");
+  test("a script is sent only to the address that the DHCP server has leased to a MAC of the machine [R-830]", async () => {
+    const asked: unknown[] = [];
+    const networkBoot: Agents["networkBoot"] = async (machine) => {
+      asked.push(machine);
+      return TICKET;
     };
-    const warnings = () =>
-      lab
-        .logged()
-        .split("\n")
-        .flatMap((line) => {
-          const { address, before, session, msg } = JSON.parse(line || "{}") as Record<string, string>;
-          return msg?.includes("second address") ? [{ session, address, before }] : [];
-        });
-    await fetchFrom("127.0.0.1");
-    await fetchFrom("127.0.0.1");
-    expect(warnings()).toEqual([]);
-    await fetchFrom("127.0.0.66");
-    await fetchFrom("127.0.0.1");
-    expect(warnings()).toEqual([
-      { session: SESSION, address: "127.0.0.66", before: "127.0.0.1" },
-      { session: SESSION, address: "127.0.0.1", before: "127.0.0.66" },
-    ]);
+    const file = join(tmpdir(), `leases-${process.pid}`);
+    const lab = labs.use(await startLab({ networkBoot }, { leases: dhcpLeases(file) }));
+    writeMedia(lab.folder);
+    const scriptFor = async (leases: readonly string[]) => {
+      writeFileSync(file, leases.join("\n"));
+      return (await fetch(`${lab.url}/boot/ipxe?${MACS}`)).text();
+    };
+    const future = Math.round(Date.now() / 1_000) + 600;
+    const other = `${future} 52:54:00:77:00:01 10.77.0.101 * *`;
+    expect(await scriptFor([`${future} 52:54:00:99:00:01 127.0.0.1 thief *`, other])).toContain(
+      "127.0.0.1 is not leased",
+    );
+    expect(await scriptFor([`1000 52:54:00:aa:00:02 127.0.0.1 late *`, other])).toContain("127.0.0.1 is not leased");
+    expect(asked).toEqual([]);
+    expect(await scriptFor([other, `${future} 52:54:00:aa:00:02 127.0.0.1 * 01:52:54:00:aa:00:02`])).toContain(SECRET);
+    expect(await scriptFor(["0 52:54:00:AA:00:02 127.0.0.1 * *", "duid 00:01"])).toContain(SECRET);
+    const mine = { macs: ["52:54:00:aa:00:02"], address: "127.0.0.1" };
+    expect(asked).toEqual([mine, mine]);
+    rmSync(file);
   });
 
   test.each([

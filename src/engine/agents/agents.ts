@@ -48,6 +48,12 @@ export interface BootTicket {
   readonly network: AgentNetwork | null;
 }
 
+/** A machine that fetches its boot script: the MACs that it names, and where the request came from. */
+export interface BootingMachine {
+  readonly macs: readonly string[];
+  readonly address: string;
+}
+
 export interface Agents {
   /** Takes the report of an agent; the first one fixes which agent has the session. */
   poll(bearer: Bearer, report: AgentReport): Promise<AgentOrder | NoAgent>;
@@ -55,9 +61,9 @@ export interface Agents {
   result(bearer: Bearer, instance: string, result: AgentResult): Promise<ResultAnswer>;
   /**
    * For the boot script of a network boot: only while a session of the node with one of the MACs waits for its agent.
-   * Makes a new secret each time.
+   * Makes a new secret each time. A second address ends the session, and fails the step.
    */
-  networkBoot(machine: { readonly macs: readonly string[] }): Promise<BootTicket | null>;
+  networkBoot(machine: BootingMachine): Promise<BootTicket | null>;
   /** For a boot medium: the ticket that it contains, while the session is open. */
   medium(bearer: Bearer): Promise<BootTicket | null>;
   /** Whether the session of the bearer is open, by whatever its machine was booted. */

@@ -3,9 +3,10 @@ import type { StoredJson } from "../../store/records.ts";
 import {
   agentSessionById,
   newestSessionOfNode,
-  noteBoot,
   noteKernel,
   noteLease,
+  noteMedium,
+  noteScript,
   putHome,
   sessionToBoot,
 } from "../../store/runs/agent-sessions.ts";
@@ -17,29 +18,42 @@ import { deliverCallback } from "../execution/boundary/callback.ts";
 import { macOf } from "../../runtime/mac-address.ts";
 import { authenticated } from "./agent-parts.ts";
 import type { AgentParts } from "./agent-parts.ts";
-import type { Bearer, BootTicket } from "./agents.ts";
+import type { Bearer, BootTicket, BootingMachine } from "./agents.ts";
 import { hashOfSecret, isSecret, newSecret } from "./secrets.ts";
 
 const MACS_MAX = 64;
 
 export async function networkBoot(
-  { reader, transact }: AgentParts,
-  { macs }: { readonly macs: readonly string[] },
+  { reader, transact, log }: AgentParts,
+  { macs, address }: BootingMachine,
 ): Promise<BootTicket | null> {
   const known = macs.slice(0, MACS_MAX).flatMap((mac) => macOf(mac) ?? []);
-  const session = await sessionToBoot(reader, known);
-  if (!session) return null;
+  const found = await sessionToBoot(reader, known);
+  if (!found) return null;
+  const { id, runId } = found;
   const secret = newSecret();
-  // False: the agent has come, or the session was closed, since it was read.
-  const isWaiting = await transact(({ tx }) => noteBoot(tx, session.id, hashOfSecret(secret)));
-  return isWaiting ? ticketOf(session, secret) : null;
+  return transact(async (transaction) => {
+    const { tx } = transaction;
+    const run = await lockRun(tx, runId);
+    const session = await noteScript(tx, id, { address, secretHash: hashOfSecret(secret) });
+    // The agent has come, or the session was closed, since it was read.
+    if (!session) return null;
+    if (session.endedAt === null) return ticketOf(session, secret);
+    // The step is entered, and finds the reason.
+    if (run?.finishedAt === null) await deliverCallback(transaction, run, { contact: true });
+    const addresses = session.bootAddresses;
+    transaction.afterCommit(() =>
+      log.warn({ runId, session: id, addresses }, "an agent session was ended: two addresses fetched its boot script"),
+    );
+    return null;
+  });
 }
 
 export async function medium(parts: AgentParts, bearer: Bearer): Promise<BootTicket | null> {
   const view = await authenticated(parts, bearer);
   if (!view || view.isOver || view.session.medium !== "ISO") return null;
   const { session } = view;
-  if (session.scriptAt === null) await parts.transact(({ tx }) => noteBoot(tx, session.id));
+  if (session.scriptAt === null) await parts.transact(({ tx }) => noteMedium(tx, session.id));
   return ticketOf(session, bearer.secret);
 }
 

@@ -57,7 +57,10 @@ export class StepAgent implements NodeAgent {
     this.#signal.throwIfAborted();
     const { runId, node } = this.#entry;
     const own = await newestAgentSession(this.#parts.reader, runId);
-    if (own) return statusOf(own);
+    if (own) {
+      this.#refuseTwoMachines(own);
+      return statusOf(own);
+    }
     // A restart of a run that has installed a system waits for the report of that system.
     const earlier = await newestSessionOfNode(this.#parts.reader, node.id);
     return earlier ? statusOf({ ...earlier, endedAt: earlier.endedAt ?? new Date() }) : null;
@@ -103,6 +106,7 @@ export class StepAgent implements NodeAgent {
     const { attempt, step } = this.#entry;
     await this.#change(async ({ tx }, run) => {
       const session = await newestAgentSession(tx, run.id);
+      if (session) this.#refuseTwoMachines(session);
       if (!session || session.endedAt !== null)
         throw new Error("No session of the agent is open. Open one before you assign a task.");
       const key = createHmac("sha256", run.callbackSecret)
@@ -136,6 +140,16 @@ export class StepAgent implements NodeAgent {
       return session.id;
     });
     return `${url}/home/${id}.${secret}`;
+  }
+
+  /** Fails the attempt during which two addresses fetched the boot script: one of them is another machine. */
+  #refuseTwoMachines({ bootAddresses, endedAt }: AgentSessionRow): void {
+    const { node, attempt } = this.#entry;
+    if (bootAddresses.length < 2 || endedAt === null || endedAt < attempt.startedAt) return;
+    throw unsupported(
+      `The boot script of node ${node.name} was fetched from two addresses, ${bootAddresses.join(" and ")}. One of them may be another machine that uses its MAC address, so the session was ended, and gets no further task and no user data. Find out which machine has which address, then restart the work; virtual media, or OSTLER_DHCP_LEASES, prevent this.`,
+      "OTHER",
+    );
   }
 
   /** `architecture` null: whatever it is, a session is open. */

@@ -19,6 +19,8 @@ import { listen, shownUrl } from "./listen.ts";
 import { allowReading, answerPreflight, hasTwoHosts, isAllowedOrigin, isMeantForUs } from "./origins.ts";
 import type { OriginOptions } from "./origins.ts";
 import { createStaticText } from "../graphql/static-text.ts";
+import { maskError } from "../../graphql/base/error-masking.ts";
+import type { HttpHint } from "../../graphql/base/error-masking.ts";
 import { graphqlError, hasLeft, pathOf, refuseTwoHosts, requestIdOf, sendJson } from "../graphql/respond.ts";
 import type { MetricsParts } from "../metrics.ts";
 import { shutDown } from "./shutdown.ts";
@@ -131,9 +133,11 @@ function answer(route: Route, request: IncomingMessage, response: ServerResponse
   response.setHeader("x-content-type-options", "nosniff");
   inOrder(request, response, () => route(request, response, requestId)).catch((error: unknown) => {
     if (hasLeft(request, error)) return log.debug({ requestId }, "a client disconnected while it sent a request");
-    log.error({ err: error, requestId }, "a request failed");
-    if (response.headersSent) response.destroy();
-    else sendJson(response, 500, graphqlError("Unexpected error.", "INTERNAL", { requestId }));
+    const shown = maskError(error, requestId, log);
+    const { status = 500, headers = {} } = (shown.extensions["http"] ?? {}) as HttpHint;
+    if (response.headersSent) return response.destroy();
+    response.setHeaders(new Map(Object.entries(headers)));
+    sendJson(response, status, { errors: [shown] });
   });
 }
 

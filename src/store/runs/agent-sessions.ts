@@ -78,7 +78,7 @@ async function newestSession(reader: Reader, of: SQL): Promise<AgentSessionRow |
   return row;
 }
 
-/** The session of the node with one of the MACs that waits for an agent to boot over the network. */
+/** The open session of the node with one of the MACs whose agent boots, or was booted, over the network. */
 export async function sessionToBoot(reader: Reader, macs: readonly string[]): Promise<AgentSessionRow | undefined> {
   if (macs.length === 0) return undefined;
   const [row] = await reader
@@ -90,7 +90,6 @@ export async function sessionToBoot(reader: Reader, macs: readonly string[]): Pr
       and(
         inArrayParam(nodeMacs.mac, macs),
         eq(agentSessions.medium, "NETWORK"),
-        isNull(agentSessions.instance),
         isNull(agentSessions.endedAt),
         sql`not ${IS_OVER}`,
       ),
@@ -170,12 +169,31 @@ export async function countStranger(tx: Tx, id: string): Promise<number> {
   return row?.strangers ?? 0;
 }
 
-/** Notes that the script or the medium was fetched. A new secret replaces that of an agent that has not come yet. */
-export async function noteBoot(tx: Tx, id: string, secretHash?: string): Promise<boolean> {
-  const scriptAt = sql`coalesce(${agentSessions.scriptAt}, now())`;
-  const isNew = isNull(secretHash === undefined ? agentSessions.scriptAt : agentSessions.instance);
-  const change = { scriptAt, ...(secretHash !== undefined && { secretHash }) };
-  return (await changeSessions(tx, change, isOne(id, isNull(agentSessions.endedAt), isNew))) > 0;
+const SCRIPT_AT = sql`coalesce(${agentSessions.scriptAt}, now())`;
+
+/** Notes that the medium was fetched. */
+export async function noteMedium(tx: Tx, id: string): Promise<void> {
+  await changeSessions(tx, { scriptAt: SCRIPT_AT }, isOne(id, isNull(agentSessions.endedAt)));
+}
+
+/**
+ * Notes that the boot script was fetched from an address. The new secret replaces that of an agent that has not come
+ * yet. A second address ends the session. Returns the session if it has changed.
+ */
+export async function noteScript(
+  tx: Tx,
+  id: string,
+  { address, secretHash }: { readonly address: string; readonly secretHash: string },
+): Promise<AgentSessionRow | undefined> {
+  const known = sql`jsonb_build_array(${address}::text)`;
+  const isKnown = sql`${agentSessions.bootAddresses} in ('[]', ${known})`;
+  const isOpen = isOne(id, isNull(agentSessions.endedAt));
+  const boot = { scriptAt: SCRIPT_AT, bootAddresses: [address], secretHash };
+  if ((await changeSessions(tx, boot, and(isOpen, isKnown, isNull(agentSessions.instance)))) === 0) {
+    const end = { bootAddresses: sql`${agentSessions.bootAddresses} || ${known}`, endedAt: sql`now()`, task: null };
+    if ((await changeSessions(tx, end, and(isOpen, sql`not ${isKnown}`))) === 0) return undefined;
+  }
+  return (await tx.select().from(agentSessions).where(eq(agentSessions.id, id)))[0];
 }
 
 export async function noteKernel(tx: Tx, id: string): Promise<void> {

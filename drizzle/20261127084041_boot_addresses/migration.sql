@@ -1,0 +1,1 @@
+ALTER TABLE "agent_sessions" ADD COLUMN "boot_addresses" jsonb DEFAULT '[]' NOT NULL;
