@@ -67,8 +67,8 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   IDEMPOTENCY_MISMATCH: "409: the idempotency key was used with another input.",
   IN_USE: "409: an unfinished operation or a node uses the object.",
   IMAGE_UNFIT: "409: the image does not fit the machine; the refusal says in what: architecture, boot mode or size.",
-  IMAGE_TOO_LARGE: "409: the image is larger than the disk on which it would be installed, by the agent's inspection.",
-  DISK_NOT_FOUND: "409: no disk that the agent has found is the root disk: none matches the hints, or is large enough.",
+  IMAGE_TOO_LARGE: "409: the image is larger than the root disk that the agent has found.",
+  DISK_NOT_FOUND: "409: no disk that the agent has found is the root disk.",
   DISK_AMBIGUOUS: "409: several disks that the agent has found may be the root disk.",
   INTERRUPTED:
     "409: the process ended during a step that must not run twice, or three times during any step; find out how far it came, then restart the work.",

@@ -51,7 +51,7 @@ function lifecyclePage(): string {
         movesBy("engine", moves),
       ]),
     ),
-    `The event \`recover\` leads from a state to itself: a process died, hung or was shut down in the middle of a step, and another process resumed the run. \`abort_pending\` and \`abort_withdrawn\` also leave the state unchanged and occur in every state: an abort that must wait for the end of a step was requested, or withdrawn.`,
+    `The event \`recover\` leads from a state to itself: a process died, hung or was shut down in the middle of a step, and another process resumed the run. \`abort_pending\` and \`abort_withdrawn\` also leave the state unchanged and occur in every state: an abort that must wait for the end of a step was requested, or withdrawn. So does \`power_forced\`: the power is changed while a step waits.`,
     "## Routes",
     "The effect of each verb depends on the node's state: see the [page of the verb](verbs.md). A node in another state is refused with `INVALID_STATE`, one with an unfinished run with `BUSY`.",
     "If the failure policy requires it, a node is cleaned up after its operation failed:",

@@ -199,6 +199,14 @@ export const RULES: readonly RuleSection[] = [
         rule: "`setPower` switches on, switches off, shuts down within a timeout, and reboots, unless the node has an unfinished run.",
       },
       {
+        id: "R-814",
+        rule: "`setPower` with `force` changes the power of a node while a step of other work waits, whichever process dies, and is an event; the step, its callback and the end of its wait stay as they are.",
+      },
+      {
+        id: "R-815",
+        rule: "Without `force` such a node is refused with that remedy, and with it if its step must not be cut.",
+      },
+      {
         id: "R-232",
         rule: "`SOFT_REBOOT` shuts the system down within a timeout, cuts the power if the system ignores that, and powers on.",
       },
@@ -629,6 +637,19 @@ export const RULES: readonly RuleSection[] = [
       {
         id: "R-499",
         rule: "A process that dies at any point of an agent's step leaves nothing that the next one does not continue.",
+      },
+      { id: "R-810", rule: "The service and the agent choose the same root disk, in each case of one table." },
+      {
+        id: "R-811",
+        rule: "A node that the agent installs is inspected by its BMC and by the agent, unless it is in service, and each leaves an inventory.",
+      },
+      {
+        id: "R-812",
+        rule: "A commission whose inspection finds no root disk, several, or one that is too small fails before anything is erased, and is not cleaned up.",
+      },
+      {
+        id: "R-813",
+        rule: "A plan shows the root disk that the agent has found and why it is chosen, or refuses the node; its hash covers the disk.",
       },
     ],
   },
@@ -1470,7 +1491,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-481",
         rule: "A broken transfer of an image is resumed where it broke, or begun again if the server cannot resume, a bounded number of times.",
       },
-      { id: "R-482", rule: "An image is written only to a disk that is the only one which the hints match." },
+      {
+        id: "R-482",
+        rule: "An image is written to the only disk that the hints match; without hints to the only one, or the smallest of at least 4 GiB.",
+      },
       {
         id: "R-483",
         rule: "A disk is erased by the best means that it offers; a locked drive fails by name; if a disk to keep does not exist, no disk is erased.",

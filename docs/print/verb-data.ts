@@ -107,6 +107,9 @@ const IMAGE_NODE: Refusals = [
     "IMAGE_UNFIT",
     "the architecture, the boot mode or the size of the image contradicts the inventory or the settings of the node; `mismatch` says which",
   ],
+  ["DISK_NOT_FOUND", "no disk that the agent has found is the [root disk](images.md#the-root-disk)"],
+  ["DISK_AMBIGUOUS", "several disks that the agent has found may be the root disk"],
+  ["IMAGE_TOO_LARGE", "the root disk is smaller than the image"],
 ];
 const LIST_OF_STEPS: Refusals = [
   ["INVALID_INPUT", "the list of steps is empty or has more than 100"],
@@ -268,7 +271,15 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
             "`timeoutSeconds` is given with an action other than `SOFT_OFF` and `SOFT_REBOOT`, or is not between 1 and 86400",
           ],
         ],
-        single: [...MAINTAINABLE, ["PROTECTED", "the node is protected, unless the action is `ON`"], ...NOT_LOADED],
+        single: [
+          ...MAINTAINABLE,
+          ["PROTECTED", "the node is protected, unless the action is `ON`"],
+          [
+            "NOT_INTERRUPTIBLE",
+            "with `force`: the step that waits writes firmware or erases disks, and the action is not `ON`",
+          ],
+          ...NOT_LOADED,
+        ],
         see: ["power.md"],
       },
       {
@@ -375,7 +386,10 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ["UNSUPPORTED_BY_DRIVER", "the driver no longer supports the remaining work"],
           ...AGENTLESS,
           ["INVALID_INPUT", "a step of the operation's list is no longer offered, or is now forbidden"],
-          ["IMAGE_UNFIT", "the image of the operation contradicts the node's present inventory or settings"],
+          [
+            "IMAGE_UNFIT",
+            "the image of the operation contradicts the node's present inventory or settings; also the codes of the root disk",
+          ],
         ],
         singleMeans:
           "Nodes whose work is done are skipped, each with its refusal, and do not affect the request. Any other refusal affects only its node, unless the request has `acceptance: ALL_OR_NOTHING`.",

@@ -50,7 +50,7 @@ export interface NodeFacts {
     readonly setBootDevice: boolean;
   };
   readonly inspectsWithoutReboot: boolean;
-  /** Some driver inspects without a reboot, and inspects a node in service alone; absent: as `inspectsWithoutReboot`. */
+  /** Some driver inspects without a reboot, and alone a node in service; absent: as `inspectsWithoutReboot`. */
   readonly inspectsInPlace?: boolean;
   readonly driver: string;
 }
@@ -128,7 +128,7 @@ function busyMessage(
   if (isEnding) return endingMessage(name, busyWith);
   const beside =
     verb === "POWER" && (force || isWaiting)
-      ? ` ${force ? "Its step is at work: while a step waits, force: true changes the power. Send the request again then" : "Its step waits: with force: true the power is changed all the same, and the step goes on waiting"}.`
+      ? ` ${force ? "Its step is running: force: true changes the power only while a step waits. Send the request again then" : "Its step waits: with force: true the power is changed all the same, and the step goes on waiting"}.`
       : "";
   return `Node ${name} is busy with ${kind} operation ${operationId}. Wait for it, stop it, or abort it.${beside}`;
 }

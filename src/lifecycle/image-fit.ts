@@ -24,7 +24,6 @@ export interface ImageFacts {
 export interface MachineFacts {
   readonly architecture: Architecture | null;
   readonly bootMode: BootModeName | null;
-  /** Those that may hold a system. */
   readonly disks: readonly DiskFacts[] | null;
   readonly rootDisk: RootDiskHints | null;
 }

@@ -25,21 +25,14 @@ export interface DiskFacts {
   readonly sizeBytes: number | null;
 }
 
+type Hinted = Omit<DiskFacts, "name" | "paths" | "sizeBytes">;
+
 /** Hints that choose the disk for the system. An absent one chooses nothing. */
-export interface RootDiskHints {
+export type RootDiskHints = { readonly [Name in keyof Hinted]?: NonNullable<Hinted[Name]> } & {
   readonly path?: string;
-  readonly serial?: string;
-  readonly wwn?: string;
-  readonly vendor?: string;
-  readonly model?: string;
-  readonly kind?: DiskKind;
-  readonly rotational?: boolean;
-  readonly controller?: string;
-  readonly slot?: number;
-  readonly hctl?: string;
   readonly minimumBytes?: number;
   readonly maximumBytes?: number;
-}
+};
 
 /** The disk on which a system is installed. */
 export interface RootDisk extends DiskFacts {

@@ -18,7 +18,7 @@ const machineOf = (name: string): ScriptedMachine => {
   machines.set(name, known);
   return known;
 };
-/** What the BMCs report, by node. */
+/** Inventories of the BMCs, by node. */
 const bmcs = new Map<string, Json>();
 const bench: Driver<never> = {
   ...benchDriver(machineOf),

@@ -54,6 +54,7 @@ const UNRECORDED = {
   runs: [
     "id",
     "operationId",
+    "forcedPower",
     "nodeId",
     "nodeName",
     "ordinal",

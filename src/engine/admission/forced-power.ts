@@ -5,6 +5,7 @@
  */
 import type { Refusal } from "../../errors.ts";
 import { mustNotBeCut } from "../../lifecycle/touches.ts";
+import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
 import type { Plan } from "../../store/records.ts";
 import { plansByHashes } from "../../store/runs/plans.ts";
@@ -12,17 +13,22 @@ import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
 import { lockUnfinishedRuns } from "../../store/runs/run-locks.ts";
 import { stepWaits, unfinishedRuns, updateRun } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
-import { idsOf } from "../input/ids.ts";
-import { moveNodesOf } from "../interruption/record-interrupt.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { powerChangeOf } from "../plans/reserved-steps.ts";
+import { move } from "../transaction.ts";
 import type { Caller, Transaction } from "../transaction.ts";
-import type { AdmittedNode } from "./plan-nodes.ts";
 
 /** A run whose step waits, with its plan. */
 export interface WaitingRun {
   readonly run: RunRow;
   readonly plan: Plan;
+}
+
+/** An admitted node, whose change of power may be handed to a run. */
+interface WorkBeside {
+  readonly node: Pick<NodeRow, "id" | "state">;
+  readonly plan: Plan;
+  readonly waiting?: WaitingRun;
 }
 
 /** The runs of nodes whose step waits, by node; locked, except in a dry run. */
@@ -72,20 +78,16 @@ export function refusalOfForcedPower(
 export async function handOverPower(
   transaction: Transaction,
   { actor }: Pick<Caller, "actor">,
-  { reason, admitted }: { readonly reason: string | null; readonly admitted: readonly AdmittedNode[] },
+  { reason, admitted }: { readonly reason: string | null; readonly admitted: readonly WorkBeside[] },
 ): Promise<void> {
   const { tx } = transaction;
-  const handed = admitted.flatMap(({ waiting, plan: { steps } }) =>
-    waiting && steps[0] ? [{ ...waiting, step: steps[0] }] : [],
-  );
-  if (handed.length === 0) return;
-  const runs = handed.map(({ run }) => run);
-  for (const { run, step } of handed) await updateRun(tx, run.id, { forcedPower: { step, by: actor } });
-  const labels = new Map(handed.map(({ run, step }) => [run.id, stepLabel(step)]));
-  await moveNodesOf(transaction, runs, "power_forced", {
-    by: actor,
-    reason,
-    stepOf: ({ id }) => labels.get(id) ?? null,
-  });
-  await wakeRuns(tx, idsOf(runs), PRIORITY.woken);
+  for (const { node, waiting, plan } of admitted) {
+    const [step] = plan.steps;
+    if (!waiting || !step) continue;
+    const { id: runId, target, operationId } = waiting.run;
+    await updateRun(tx, runId, { forcedPower: { step, by: actor } });
+    const why = { actor, reason, target, operationId, step: stepLabel(step), runIds: new Map([[node.id, runId]]) };
+    await move(transaction, [node.id], { from: node.state, event: "power_forced" }, why);
+    await wakeRuns(tx, [runId], PRIORITY.woken);
+  }
 }

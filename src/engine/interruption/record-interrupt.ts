@@ -89,7 +89,7 @@ export async function interruptWholeOperations(
 export async function moveNodesOf(
   transaction: Transaction,
   runs: readonly RunRow[],
-  event: "abort_pending" | "abort_withdrawn" | "power_forced" | "unhold",
+  event: "abort_pending" | "abort_withdrawn" | "unhold",
   cause: InterruptCause,
 ): Promise<void> {
   const nodes = await lockNodesOf(transaction, runs);

@@ -155,8 +155,12 @@ const RootDiskRef = builder.objectRef<RootDisk>("RootDisk").implement({
     }),
     serial: t.exposeString("serial", { nullable: true, description: "Serial number." }),
     wwn: t.exposeString("wwn", { nullable: true, description: "World Wide Name." }),
-    model: t.exposeString("model", { nullable: true, description: "Model." }),
-    sizeBytes: t.expose("sizeBytes", { type: "ByteCount", nullable: true, description: "Size in bytes." }),
+    model: t.exposeString("model", { nullable: true, description: "Model as the disk reports it." }),
+    sizeBytes: t.expose("sizeBytes", {
+      type: "ByteCount",
+      nullable: true,
+      description: "Size of the whole disk in bytes.",
+    }),
     why: t.exposeString("why", { description: "The reason for this disk, such as the hints that only it matches." }),
   }),
 });
