@@ -688,7 +688,7 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-805",
-        rule: "A reboot ends when the machine is on again, also where it shows for a time that it is still on.",
+        rule: "A reboot ends when the machine is on again, also where the BMC first shows for a time that it is still on.",
       },
       {
         id: "R-802",

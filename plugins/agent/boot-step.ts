@@ -7,7 +7,7 @@ import { imageProblem } from "./image.ts";
 import { refused } from "./error.ts";
 import { BOOT_SECONDS_MAX } from "./settings.ts";
 
-/** Limit of two starts: the longest time of the settings, and that of the BMC to insert a medium and change the power. */
+/** Limit of two starts: the longest times of the settings, and those of the BMC for the medium and the power. */
 export const BOOT_LIMIT_SECONDS = 2 * BOOT_SECONDS_MAX + 900;
 
 export function bootStep(phase: DriverPhase): AgentStep {

@@ -115,9 +115,9 @@ export type StepResult =
   /**
    * Failed. A retryable failure is retried at most `Step.retries.times` times, unless the driver or the machine has
    * already tried again for as long as makes sense (`retried`): then only a restart tries again. `errorKind`: default
-   * `OTHER`. `away`: as in `DriverError`. `atRest`: the machine does nothing for this step, because it was asked for nothing or has reported its
-   * end. Without it a machine that must not be cut is left as it is, and the step is not retried unless it is
-   * idempotent (`Step.worksAlone`).
+   * `OTHER`. `away`: as in `DriverError`. `atRest`: the machine does nothing for this step, because it was asked for
+   * nothing or has reported its end. Without it a machine that must not be cut is left as it is, and the step is not
+   * retried unless it is idempotent (`Step.worksAlone`).
    */
   | {
       readonly kind: "failed";
@@ -264,8 +264,8 @@ export interface NodeAgent {
   status(): Promise<AgentStatus | null>;
   /**
    * Opens a session with a new secret and ends the earlier one of the node. `mediumUrl` contains the secret; it is null
-   * for a network boot. `loaderUrl`: for HTTP boot of UEFI. The first contact of the agent ends a wait with `callback: true`; `StepCall.callback` is then
-   * `{ contact: true }`.
+   * for a network boot. `loaderUrl`: for HTTP boot of UEFI. The first contact of the agent ends a wait with
+   * `callback: true`; `StepCall.callback` is then `{ contact: true }`.
    */
   open(options: AgentBootOptions): Promise<{ readonly mediumUrl: string | null; readonly loaderUrl: string }>;
   /**

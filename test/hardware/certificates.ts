@@ -103,7 +103,7 @@ for (const [machine, certify] of machines) {
 }
 const page = `# Certificates of the bundled drivers
 
-\`npm run tool -- certificates\` runs the [conformance suite](drivers.md#the-conformance-suite) on each driver, with simulated machines, and prints this page. Programs of Debian's packages \`openipmi\` and \`ipmitool\` are needed. \`ostler-driver check\` prints the checks one by one.
+\`npm run tool -- certificates\` prints this page: it runs the [conformance suite](drivers.md#the-conformance-suite) with simulated machines, and needs Debian's packages \`openipmi\` and \`ipmitool\`.
 
 Node ${process.versions.node}:
 

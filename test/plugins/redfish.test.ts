@@ -163,7 +163,7 @@ describe("Redfish power by the reset types that a machine offers", () => {
     expect(logged.join("\n")).toContain(`reset type ${type}.`);
   });
 
-  test("Redfish waits until a machine that it cannot force off has gone off, and is on again [R-805]", async () => {
+  test("Redfish waits until a machine that it cannot force off was off, and is on again [R-805]", async () => {
     const traits = { power: { ...PRESETS["idrac-like"].power, resetTypes: ["On", "PowerCycle"] as const } };
     await using lab = await redfishLab({ traits, timing: { powerOffMs: 1500, powerOnMs: 500 } });
     lab.bmc.state.power = "On";

@@ -20,7 +20,7 @@ export interface CheckResult {
   readonly title: string;
   /** Null if the check has passed. */
   readonly problem: string | null;
-  /** What could not be checked. */
+  /** The parts that could not be checked, with the reasons. */
   readonly unsupported: readonly string[];
   readonly milliseconds: number;
 }

@@ -12,8 +12,9 @@
  * settings must lead to a machine that can be SWITCHED ON AND OFF at will, preferably a simulated one; run the checks
  * one after the other then (they share the machine). They leave it off. With `refused` (settings that the machine
  * rejects, such as a wrong password) they also check that the error reports this and contains no secret. With `steps`
- * they run more than inspection. With `driveless` (settings of a machine without drives) they try to erase it. With `endpoint` (settings for another address) the driver meets machines that
- * misbehave, which the suite plays itself. `discovery` gives a driver that finds machines the address of one.
+ * they run more than inspection. With `driveless` (settings of a machine without drives) they try to erase it. With
+ * `endpoint` (settings for another address) the driver meets machines that misbehave, which the suite plays itself.
+ * `discovery` gives a driver that finds machines the address of one.
  *
  * A check that fails throws an error whose message is a sentence about the driver. Each check creates a driver of its
  * own and closes it.
@@ -68,7 +69,7 @@ export interface ConformanceCheck {
   /** A timeout for the test runner; a check does not take longer. */
   readonly timeoutSeconds: number;
   run(): Promise<void>;
-  /** What the last run could not check, because the driver or its machine does not support it. */
+  /** The parts that the last run could not check, because the driver or its machine does not support them. */
   readonly unsupported: readonly string[];
 }
 

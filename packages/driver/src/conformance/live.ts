@@ -55,8 +55,10 @@ export async function provesBootDevices(subject: Subject): Promise<void> {
         noteUnsupported(subject, error, { what, also: "REFUSED" });
         return undefined;
       });
-      const { mode = found?.mode } = options;
-      const isRead = found === undefined || (found.device === device && (found.mode ?? mode) === mode);
+      if (found?.device === null) subject.unsupported.push(`${what}: it is set, and the machine reports none.`);
+      if (!found?.device) continue;
+      const { mode = found.mode } = options;
+      const isRead = found.device === device && (found.mode ?? mode) === mode;
       ensure(isRead, `${what} is set, but the driver reads ${JSON.stringify(found)}.`);
     }
 }

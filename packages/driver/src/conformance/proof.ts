@@ -1,6 +1,5 @@
 /** Assertions of the conformance suite, about conditions, errors and time. */
 import { withTimeout } from "../../../../src/runtime/timeout.ts";
-import type { Subject } from "./subject.ts";
 
 /** Limit for a call to end after its signal has fired. */
 export const PROMPT_SECONDS = 5;
@@ -18,7 +17,7 @@ export function isDriverError(error: unknown): error is Error & { kind: string; 
 
 /** Notes what a machine does not support; throws for every other failure. `also`: a further kind that says so. */
 export function noteUnsupported(
-  { unsupported }: Pick<Subject, "unsupported">,
+  { unsupported }: { readonly unsupported: string[] },
   error: unknown,
   { what, also }: { readonly what: string; readonly also?: "REFUSED" },
 ): void {
