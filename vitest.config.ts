@@ -29,7 +29,8 @@ const SERVED = [
   "test/http/!(event-budget|joined-writes|stalled).test.ts",
   "test/drivers/!(isolation|memory|plugin-module).test.ts",
   "test/plugins/**/!(ipmi-presence).test.ts",
-  "test/{client,clients,commands,packages,provisioning,telemetry}/**/*.test.ts",
+  "test/client/!(silent-server).test.ts",
+  "test/{clients,commands,packages,provisioning,telemetry}/**/*.test.ts",
 ];
 /** These start servers of their own, or do not depend on the connection. */
 const SOCKET_ONLY = ["test/store/embedded.test.ts", "test/store/plans.test.ts"];

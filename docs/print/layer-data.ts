@@ -169,7 +169,7 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
   "packages/agent": { purpose: "The build and the checks of the agent, which is written in Go.", node: true },
   "packages/client": {
     purpose: "The published package ostler-client, for browsers and Node.",
-    packages: ["graphql-ws", "react"],
+    packages: ["graphql", "graphql-ws", "react"],
     node: true,
   },
   "packages/driver": {

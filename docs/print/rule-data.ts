@@ -1682,6 +1682,26 @@ export const RULES: readonly RuleSection[] = [
         id: "R-634",
         rule: "`createChangeMap` of the client has exactly the objects of a stream of changes: from a snapshot or a list, over breaks and resets.",
       },
+      {
+        id: "R-793",
+        rule: "`watchNodes` of the client reports every change of a matching node, whatever field, and resumes after any loss of the connection without losing one.",
+      },
+      {
+        id: "R-794",
+        rule: "A slow reader of `watchNodes` receives the newest state of each node, and can resume after each item.",
+      },
+      {
+        id: "R-795",
+        rule: "The live flag of the client falls within 15 seconds, without help of the caller, when the service is killed, frozen or cut off without a word, and rises when the stream has caught up again.",
+      },
+      {
+        id: "R-796",
+        rule: "The client follows nodes, operations, runs, clusters, counts and what needs a person in one way, from a snapshot or from pages of a list.",
+      },
+      {
+        id: "R-797",
+        rule: "The hooks of a page share one socket, keep their streams for variables with the same content, and show what they had until there is something new.",
+      },
     ],
   },
 ];

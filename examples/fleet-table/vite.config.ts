@@ -1,13 +1,16 @@
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vite";
 
+const sourceOf = (file: string) => fileURLToPath(new URL(`../../packages/client/src/${file}`, import.meta.url));
+
 /** The service, seen from the development server. Pages and API share an origin, so no CORS is needed. */
 const proxy = { "/graphql": { target: process.env["OSTLER_URL"] ?? "http://127.0.0.1:4000", ws: true } };
 
 export default defineConfig({
   // The source of this repository. An application of its own installs the package instead, also in tsconfig.json.
   resolve: {
-    alias: { "ostler-client": fileURLToPath(new URL("../../packages/client/src/index.ts", import.meta.url)) },
+    alias: { "ostler-client/react": sourceOf("react.ts"), "ostler-client": sourceOf("index.ts") },
+    dedupe: ["graphql", "graphql-ws", "react"],
   },
   server: { proxy },
   preview: { proxy },

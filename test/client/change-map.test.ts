@@ -26,16 +26,16 @@ describe("change map", () => {
     expect(map.begin()).toEqual({ after: null, snapshot: true });
     map.take(upserted("c1", a));
     map.take(upserted("c1", b));
-    expect([...map.objects]).toEqual([]);
+    expect([...map.items]).toEqual([]);
     map.take(bookmark("c1", { snapshotComplete: true }));
-    expect([...map.objects.keys()]).toEqual(["a", "b"]);
+    expect([...map.items.keys()]).toEqual(["a", "b"]);
     map.take(bookmark("c1", { caughtUp: true }));
     expect(map.isLive).toBe(true);
-    const before = map.objects;
+    const before = map.items;
     map.take(upserted("c2", { ...a, state: "DONE" }));
     map.take(left("c3", "b"));
     map.take(left("c4", "never-known"));
-    expect([...map.objects.values()]).toEqual([{ id: "a", state: "DONE" }]);
+    expect([...map.items.values()]).toEqual([{ id: "a", state: "DONE" }]);
     expect([...before.keys()]).toEqual(["a", "b"]);
     expect(map.begin()).toEqual({ after: "c4", snapshot: false });
     expect(map.isLive).toBe(false);
@@ -48,13 +48,13 @@ describe("change map", () => {
     expect(map.begin()).toEqual({ after: null, snapshot: true });
     map.take(upserted("c2", b));
     map.take(bookmark("c2", { snapshotComplete: true }));
-    expect([...map.objects.keys()]).toEqual(["b"]);
+    expect([...map.items.keys()]).toEqual(["b"]);
     map.take(reset("CURSOR_EXPIRED"));
     expect(map.begin()).toEqual({ after: null, snapshot: true });
     map.take(upserted("c9", a));
-    expect([...map.objects.keys()]).toEqual(["b"]);
+    expect([...map.items.keys()]).toEqual(["b"]);
     map.take(bookmark("c9", { snapshotComplete: true }));
-    expect([...map.objects.keys()]).toEqual(["a"]);
+    expect([...map.items.keys()]).toEqual(["a"]);
   });
 
   test("change map continues after a shutdown, and takes no snapshot then [R-634]", () => {
@@ -69,7 +69,7 @@ describe("change map", () => {
     map.takeList([a, b], "284-x~c993-y");
     expect(map.begin()).toEqual({ after: "284-x~c993-y", snapshot: false });
     map.take({ __typename: "OperationUpserted", cursor: "c994-y", operation: { id: "b", state: "DONE" } });
-    expect(map.objects.get("b")).toEqual({ id: "b", state: "DONE" });
+    expect(map.items.get("b")).toEqual({ id: "b", state: "DONE" });
     expect(map.cursor).toBe("c994-y");
   });
 });

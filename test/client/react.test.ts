@@ -1,10 +1,13 @@
-/** The hook `useNodes` in React DOM. Its components render nothing, so a document without elements is enough. */
+/** The hooks in React DOM. Their components render nothing, so a document without elements is enough. */
 import { StrictMode, createElement } from "react";
 import { createRoot } from "react-dom/client";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { WebSocket } from "ws";
-import { useNodes } from "../../packages/client/src/react.ts";
-import type { NodeStoreOptions, NodesView } from "../../packages/client/src/react.ts";
+import { connect } from "../../packages/client/src/index.ts";
+import type { Connection, ItemsView, NodeFilter, ValueView } from "../../packages/client/src/index.ts";
+import { useChanges, useNodes } from "../../packages/client/src/react.ts";
+import { ROW, typed } from "../support/client-documents.ts";
+import type { Row } from "../support/client-documents.ts";
 import { eventually } from "../support/eventually.ts";
 import { serviceUnderTest } from "../support/service.ts";
 
@@ -23,21 +26,28 @@ const unmounts = new Set<() => void>();
 afterEach(async () => {
   for (const unmount of unmounts) unmount();
   unmounts.clear();
-  await eventually("no stream is open", () => ostler.listeners() === 0);
+  await eventually("no stream is open", () => ostler.changeListeners() === 0);
 });
 
-/** A mounted component that uses the hook, with what it has rendered and the sockets that it has opened. */
-function mounted(first: Partial<NodeStoreOptions> = {}, { strict = false } = {}) {
-  const views: NodesView[] = [];
-  const urls: string[] = [];
+const COUNTS = typed<{ counts: { totalCount: number } }, { filter: NodeFilter }>(
+  "subscription Counts($filter: NodeFilter) { counts: nodeCountChanges(by: [{ field: STATE }], filter: $filter) { totalCount } }",
+);
+
+/** A mounted component that uses the hooks, with what it has rendered and the number of sockets that it has opened. */
+function mounted(first: NodeFilter, { strict = false, token = TOKEN } = {}) {
+  const views: ItemsView<Row>[] = [];
+  const counts: ValueView<{ totalCount: number }>[] = [];
+  const sockets: unknown[] = [];
   class CountedSocket extends WebSocket {
     constructor(...given: ConstructorParameters<typeof WebSocket>) {
       super(...given);
-      urls.push(String(given[0]));
+      sockets.push(this);
     }
   }
-  function Nodes({ options }: { readonly options: NodeStoreOptions }) {
-    views.push(useNodes(options));
+  const connection: Connection = connect({ url: `${ostler.url}/graphql`, token, webSocketImpl: CountedSocket });
+  function Nodes({ filter }: { readonly filter: NodeFilter }) {
+    views.push(useNodes(connection, ROW, { filter }));
+    counts.push(useChanges(connection, COUNTS, { filter }));
     return null;
   }
   const root = createRoot({
@@ -48,60 +58,68 @@ function mounted(first: Partial<NodeStoreOptions> = {}, { strict = false } = {})
     ownerDocument: { nodeType: 9, ...events },
     ...events,
   } as unknown as Element);
-  const render = (options: Partial<NodeStoreOptions>) => {
-    const url = `${ostler.url}/graphql`;
-    const given = { url, token: TOKEN, webSocketImpl: CountedSocket, throttleMs: 10, ...options };
-    const element = createElement(Nodes, { options: given });
+  const render = (filter: NodeFilter) => {
+    const element = createElement(Nodes, { filter });
     root.render(strict ? createElement(StrictMode, null, element) : element);
   };
   render(first);
   const unmount = () => root.unmount();
   unmounts.add(unmount);
-  return { views, urls, render, unmount, isLive: () => eventually("it is live", () => views.at(-1)?.isLive === true) };
+  const isLive = () => eventually("it is live", () => views.at(-1)?.isLive === true && counts.at(-1)?.isLive === true);
+  return { views, counts, sockets, render, unmount, isLive };
 }
 
-const namesIn = (view: NodesView | undefined) => [...(view?.nodes.values() ?? [])].map(({ name }) => name).toSorted();
+const namesIn = (view: ItemsView<Row> | undefined) => [...(view?.items.values() ?? [])].map(({ name }) => name);
 
 test.each([
   { mode: "", strict: false },
   { mode: " in strict mode, which mounts twice,", strict: true },
-])("a component with useNodes$mode renders nodes and their changes over one socket", async ({ strict }) => {
-  const [name = ""] = await ostler.register(1);
-  const { views, urls, unmount, isLive } = mounted({ filter: { name: { eq: name } } }, { strict });
-  expect(views).toEqual([]);
-  await isLive();
-  expect(views[0]).toEqual({ nodes: new Map(), version: 0, isLive: false, cursor: null, error: null });
-  expect(namesIn(views.at(-1))).toEqual([name]);
-  await ostler.commission([name]);
-  await eventually("the node is rendered as ACTIVE", () =>
-    [...(views.at(-1)?.nodes.values() ?? [])].some(({ state }) => state === "ACTIVE"),
-  );
-  expect(views.at(-1)?.cursor).not.toBeNull();
-  expect(urls).toHaveLength(1);
-  unmount();
-  await eventually("the stream is closed", () => ostler.listeners() === 0);
-});
+])(
+  "a component with two hooks$mode renders nodes, counts and their changes over one socket [R-797]",
+  async ({ strict }) => {
+    const [name = ""] = await ostler.register(1);
+    const { views, counts, sockets, unmount, isLive } = mounted({ name: { eq: name } }, { strict });
+    expect(views).toEqual([]);
+    await isLive();
+    expect(views[0]).toEqual({ items: new Map(), isWhole: false, isLive: false, error: null });
+    expect(counts[0]).toEqual({ value: null, isLive: false, error: null });
+    expect([namesIn(views.at(-1)), counts.at(-1)?.value]).toEqual([[name], { totalCount: 1 }]);
+    await ostler.query(
+      `mutation Maintain($name: String!) { setMaintenance(input: { nodes: { names: [$name] }, reason: "fan" }) { errors { message } } }`,
+      { name },
+    );
+    await eventually("the maintenance is rendered", () =>
+      [...(views.at(-1)?.items.values() ?? [])].some(({ maintenance }) => maintenance?.reason === "fan"),
+    );
+    expect([sockets.length, ostler.changeListeners()]).toEqual([1, 1]);
+    unmount();
+    await eventually("the stream is closed", () => ostler.changeListeners() === 0);
+  },
+);
 
-test("useNodes keeps its watch for new objects with the same content, and starts another for other content", async () => {
+test("hooks keep their streams for variables with the same content, and show the earlier nodes until others are there [R-797]", async () => {
   const [one = "", other = ""] = await ostler.register(2);
-  const token = vi.fn<() => string>(() => TOKEN);
-  const { views, urls, render, isLive } = mounted({ filter: { name: { in: [one] } }, token: () => token() });
+  const { views, counts, sockets, render, isLive } = mounted({ name: { in: [one] } });
   await isLive();
   for (let index = 0; index < 3; index += 1) {
     const rendered = views.length;
-    render({ filter: { name: { in: [one] } }, token: () => token() });
+    render({ name: { in: [one] } });
     await eventually("it is rendered", () => views.length > rendered);
   }
-  expect([urls.length, token.mock.calls.length, ostler.listeners()]).toEqual([1, 1, 1]);
-  const latest = vi.fn<() => Promise<string>>(() => Promise.resolve(TOKEN));
-  render({ filter: { name: { in: [other] } }, token: latest });
-  await eventually("the other node is rendered", () => namesIn(views.at(-1)).join() === other);
-  await eventually("the earlier stream is closed", () => ostler.listeners() === 1);
-  expect([urls.length, token.mock.calls.length, latest.mock.calls.length]).toEqual([2, 1, 1]);
+  expect(views.at(-1)).toBe(views.at(-2));
+  const before = views.length;
+  render({ name: { in: [one, other] } });
+  await eventually("the other node is rendered", () => namesIn(views.at(-1)).length === 2);
+  await isLive();
+  expect(views.slice(before).every((view) => namesIn(view).includes(one))).toBe(true);
+  expect(views[before]).toMatchObject({ isWhole: false, isLive: false });
+  expect(counts.slice(before).every(({ value }) => value !== null)).toBe(true);
+  await eventually("the earlier stream is closed", () => ostler.changeListeners() === 1);
+  expect(sockets).toHaveLength(1);
 });
 
-test("useNodes returns the error of a refused watch", async () => {
-  const { views } = mounted({ token: "wrong" });
+test("hooks return the error of a refused stream", async () => {
+  const { views } = mounted({ name: { eq: "x" } }, { token: "wrong" });
   await eventually("the error is rendered", () => views.at(-1)?.error !== null && views.length > 0);
-  expect(views.at(-1)).toMatchObject({ error: { code: "REFUSED", closeCode: 4403 }, isLive: false });
+  expect(views.at(-1)).toMatchObject({ error: { name: "WatchError", closeCode: 4403 }, isLive: false });
 });

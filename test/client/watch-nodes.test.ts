@@ -5,18 +5,20 @@
 import { once } from "node:events";
 import { createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
-import { afterAll, afterEach, describe, expect, expectTypeOf, test, vi } from "vitest";
+import { afterAll, afterEach, describe, expect, expectTypeOf, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
-import { NODE_STATES, WatchError, createNodeMap, watchNodes } from "../../packages/client/src/index.ts";
+import { NODE_STATES, connect, watchNodes } from "../../packages/client/src/index.ts";
 import type {
-  NodeFields,
+  ConnectOptions,
+  Connection,
   NodeFilter,
   NodeState,
-  Transition,
   WatchItem,
   WatchOptions,
 } from "../../packages/client/src/index.ts";
 import { NODE_STATES as SERVICE_STATES } from "../../src/lifecycle/node-states.ts";
+import { ROW, typed } from "../support/client-documents.ts";
+import type { Row } from "../support/client-documents.ts";
 import { cutter } from "../support/cutter.ts";
 import { eventually } from "../support/eventually.ts";
 import { serviceUnderTest, takeUntil } from "../support/service.ts";
@@ -24,233 +26,163 @@ import { serviceUnderTest, takeUntil } from "../support/service.ts";
 const ostler = await serviceUnderTest({ token: "hunter2" });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-const QUICK = { firstPauseMs: 20, longestPauseMs: 100 } as const;
 const watchers = new Set<AsyncIterator<unknown>>();
 afterEach(async () => {
   for (const watcher of watchers) await watcher.return?.();
   watchers.clear();
 });
 
+function connected(options: Partial<ConnectOptions> = {}): Connection {
+  const url = `${ostler.url}/graphql`;
+  return connect({ url, token: "hunter2", firstPauseMs: 20, longestPauseMs: 100, ...options });
+}
+
 /** A watcher of the service that ends with the test. */
-function watch<Fields = NodeFields>(options: Partial<WatchOptions> = {}) {
-  const items = watchNodes<Fields>({ url: `${ostler.url}/graphql`, token: "hunter2", ...QUICK, ...options });
+function watch(options: WatchOptions = {}, connection = connected()) {
+  const items = watchNodes(connection, ROW, options);
   watchers.add(items);
   return items;
 }
 
-const isLive = (item: WatchItem<unknown>) => item.kind === "bookmark" && item.live;
-const transitionsIn = <Fields>(items: readonly WatchItem<Fields>[]) =>
-  items.filter((item) => item.kind === "transition");
-
-/** Every transition after a position, from the log. */
-async function logAfter(cursor: string): Promise<Pick<Transition, "cursor" | "nodeName" | "sequence" | "to">[]> {
-  const rows: Pick<Transition, "cursor" | "nodeName" | "sequence" | "to">[] = [];
-  for (let after = cursor, more = true; more; after = rows.at(-1)?.cursor ?? after) {
-    const { transitions } = await ostler.query<{
-      transitions: { edges: { node: (typeof rows)[number] }[]; pageInfo: { hasNextPage: boolean } };
-    }>(
-      "query Log($after: String!) { transitions(after: $after, first: 500) { edges { node { cursor nodeName sequence to } } pageInfo { hasNextPage } } }",
-      { after },
-    );
-    rows.push(...transitions.edges.map(({ node }) => node));
-    more = transitions.pageInfo.hasNextPage;
-  }
-  return rows;
-}
+type Item = WatchItem<Row>;
+const isLive = (item: Item) => item.kind === "bookmark" && item.live;
+const nodesIn = (items: readonly Item[]) => items.filter((item) => item.kind === "node");
+const setMaintenance = (name: string) =>
+  ostler.query(
+    `mutation Maintain($name: String!) { setMaintenance(input: { nodes: { names: [$name] }, reason: "fan" }) { errors { message } } }`,
+    { name },
+  );
 
 describe("watcher", () => {
-  test("a watcher receives all nodes and then each transition", async () => {
-    const names = await ostler.register(3);
-    const items = watch();
-    const first = await takeUntil(items, isLive);
-    expect(first[0]).toEqual({ kind: "begin", reason: "START" });
-    expect(first.filter((item) => item.kind === "node").map(({ node }) => node)).toEqual(
-      names.map((name) => ({
-        uuid: expect.any(String) as unknown,
-        transitionCount: 1,
-        revision: 1,
-        name,
-        state: "ENROLLED",
-      })),
-    );
-    const complete = first.findLast((item) => item.kind === "complete");
-    await ostler.commission(names);
-    const received = transitionsIn(
-      await takeUntil(
-        items,
-        (item) =>
-          item.kind === "transition" && item.transition.nodeName === names[2] && item.transition.to === "ACTIVE",
-      ),
-    );
-    expect(
-      received.map(({ transition: { cursor, nodeName, sequence, to } }) => ({ cursor, nodeName, sequence, to })),
-    ).toEqual((await logAfter(complete?.cursor ?? "")).slice(0, received.length));
-    expect(received.at(-1)?.node).toEqual({
-      uuid: received.at(-1)?.transition.nodeUuid,
-      transitionCount: received.at(-1)?.transition.sequence,
-      revision: received.at(-1)?.transition.nodeRevision,
-      name: names[2],
-      state: "ACTIVE",
-    });
-  });
-
-  test("a watcher receives the requested fields of nodes and transitions", async () => {
+  test("a watcher receives all nodes, and then a change of any field, which no transition reported [R-793]", async () => {
     const [name = ""] = await ostler.register(1);
-    const items = watchNodes<{ name: string; presence: string }, { actor: string }>({
-      url: `${ostler.url}/graphql`,
-      token: () => Promise.resolve("hunter2"),
-      filter: { name: { eq: name } },
-      nodeFields: "name presence",
-      transitionFields: "actor",
-    });
-    watchers.add(items);
+    const items = watch({ filter: { name: { eq: name } } });
     const first = await takeUntil(items, isLive);
-    expect(first.find((item) => item.kind === "node")?.node).toMatchObject({ name, presence: "UNSEEN" });
-    await ostler.operationEnds(await ostler.begin("manageNodes", [name]));
-    const [received] = transitionsIn(await takeUntil(items, ({ kind }) => kind === "transition"));
-    expect(received).toMatchObject({
-      transition: { event: "VERIFY", actor: "token" },
-      node: { name, presence: "UNSEEN" },
+    expect(first.map(({ kind }) => kind)).toEqual(["begin", "node", "complete", "bookmark"]);
+    expect(nodesIn(first)[0]?.node).toMatchObject({
+      name,
+      state: "ENROLLED",
+      powerState: "UNKNOWN",
+      maintenance: null,
     });
+    const next = async () => (await takeUntil(items, ({ kind }) => kind === "node")).at(-1);
+    await setMaintenance(name);
+    expect(await next()).toMatchObject({ changed: ["MAINTENANCE"], node: { name, maintenance: { reason: "fan" } } });
+    await ostler.test.sql`update nodes set power_state = 'OFF', revision = revision + 1 where name = ${name}`;
+    expect(await next()).toMatchObject({ changed: ["POWER"], node: { powerState: "OFF", revision: 3 } });
+    await ostler.test.sql`update nodes set labels = '{"rack": "7"}' where name = ${name}`;
+    expect(await next()).toMatchObject({ changed: ["LABELS"], node: { labels: [{ key: "rack", value: "7" }] } });
   });
 
-  test("a watcher in another process resumes from a saved cursor", async () => {
+  test("a watcher receives which nodes have left, by a change or by deletion [R-793]", async () => {
+    const [one = "", other = ""] = await ostler.register(2);
+    const items = watch({ filter: { name: { in: [one, other] }, maintenance: false } });
+    const first = await takeUntil(items, isLive);
+    const left = async () => (await takeUntil(items, ({ kind }) => kind === "left")).at(-1);
+    await setMaintenance(one);
+    const idOf = (name: string) => nodesIn(first).find(({ node }) => node.name === name)?.node.id;
+    expect(await left()).toMatchObject({ id: idOf(one), name: one, deleted: false });
+    await ostler.query(
+      "mutation Delete($name: String!) { deleteNodes(input: { nodes: { names: [$name] } }) { errors { message } } }",
+      { name: other },
+    );
+    expect(await left()).toMatchObject({ id: idOf(other), name: other, deleted: true });
+  });
+
+  test("a watcher in another process resumes from a saved cursor [R-793]", async () => {
     const [name = ""] = await ostler.register(1);
     const cursor = (await takeUntil(watch(), isLive)).findLast((item) => item.kind === "bookmark")?.cursor ?? "";
-    await ostler.register(2);
-    const items = await takeUntil(watch({ after: cursor }), isLive);
-    expect(items.map(({ kind }) => kind)).toEqual(["transition", "transition", "bookmark"]);
-    expect(
-      transitionsIn(items).every(({ transition }) => transition.nodeName !== name && transition.from === null),
-    ).toBe(true);
+    const names = await ostler.register(2);
+    const items = await takeUntil(
+      watch({ after: cursor }),
+      (item) => item.kind === "node" && item.node.name === names[1],
+    );
+    expect(items.map(({ kind }) => kind)).not.toContain("begin");
+    // The change of the first one may have got its position after the snapshot.
+    expect(nodesIn(items).flatMap(({ node }) => (node.name === name ? [] : node.name))).toEqual(names);
   });
 
   test("a watcher whose cursor belongs to another log starts again with a snapshot", async () => {
-    const broken: string[] = [];
-    const items = await takeUntil(watch({ after: "999999999", onBreak: ({ why }) => broken.push(why) }), isLive);
+    const items = await takeUntil(watch({ after: "c999999999" }), isLive);
     expect(items[0]).toEqual({ kind: "begin", reason: "CURSOR_EXPIRED" });
     expect(items.some(({ kind }) => kind === "complete")).toBe(true);
-    expect(broken).toEqual(["the server ended the stream: CURSOR_EXPIRED"]);
   });
 
   test("a watcher that ends while it waits is done immediately, and the server closes its stream", async () => {
-    await eventually("no watcher is subscribed", () => ostler.listeners() === 0);
+    await eventually("no watcher is subscribed", () => ostler.changeListeners() === 0);
     const controller = new AbortController();
     const [one, other] = [watch({ signal: controller.signal }), watch()];
     for (const items of [one, other]) await takeUntil(items, isLive);
-    const waits = [one.next(), other.next()];
-    await eventually("both streams wait", () => ostler.listeners() === 2);
+    const [aborted, returned] = [one.next(), other.next()];
     controller.abort();
     await other.return?.();
-    expect(await Promise.all(waits)).toEqual([
-      { done: true, value: undefined },
-      { done: true, value: undefined },
-    ]);
-    await eventually("the server has closed the streams", () => ostler.listeners() === 0);
+    expect(await aborted).toEqual({ done: true, value: undefined });
+    expect(await returned).toEqual({ done: true, value: undefined });
+    await eventually("the streams are closed", () => ostler.changeListeners() === 0);
     expect(await watch({ signal: AbortSignal.abort() }).next()).toEqual({ done: true, value: undefined });
   });
 
-  test("a watcher with a wrong token or unknown fields is refused with a message", async () => {
-    await expect(takeUntil(watch({ token: "wrong" }), isLive)).rejects.toMatchObject({
+  test("a watcher with a wrong token, unknown fields or another document is refused with a message", async () => {
+    await expect(takeUntil(watch({}, connected({ token: "wrong" })), isLive)).rejects.toMatchObject({
       name: "WatchError",
-      code: "REFUSED",
       closeCode: 4403,
       message: "The token is missing or wrong. Pass the token of the service as `token`.",
     });
-    await expect(takeUntil(watch({ nodeFields: "nome" }), isLive)).rejects.toThrow(
+    const unknown = typed<Row, never>("fragment Row on Node { nome }");
+    await expect(takeUntil(watchNodes(connected(), unknown), isLive)).rejects.toThrow(
       /Cannot query field "nome" on type "Node"/,
     );
-    await expect(takeUntil(watch({ url: "ftp://nowhere/graphql" }), isLive)).rejects.toThrow(
+    const query = typed<Row, never>("query Row { nodes { nodes { name } } }");
+    expect(() => watchNodes(connected(), query)).toThrow("The document is not a fragment on Node.");
+    expect(() => connected({ url: "ftp://nowhere/graphql" })).toThrow(
       "ftp://nowhere/graphql is not the address of an API",
     );
   });
 
   test("the client's node states are those of the schema, and states were plain strings", () => {
     expect([...NODE_STATES].toSorted()).toEqual(Object.keys(SERVICE_STATES).toSorted());
-    expectTypeOf<NodeFields["state"]>().toEqualTypeOf<keyof typeof SERVICE_STATES>();
-    expectTypeOf<Transition["to"]>().toEqualTypeOf<keyof typeof SERVICE_STATES | null>();
+    expectTypeOf<NodeState>().toEqualTypeOf<keyof typeof SERVICE_STATES>();
     expectTypeOf<NodeFilter["states"]>().toEqualTypeOf<readonly NodeState[] | null | undefined>();
   });
 });
 
 describe("interrupted connection", () => {
-  test("repeated interruptions lose and duplicate no transition, and the node map matches the nodes", async () => {
+  test("repeated interruptions lose no change, and no node goes back [R-793]", async () => {
     await using proxy = await cutter(ostler.url);
     const names = await ostler.register(12, { delayMs: 5, waitSeconds: 0.05 });
-    const {
-      nodes: { edges },
-    } = await ostler.query<{ nodes: { edges: { node: { id: string } }[] } }>(
-      "query Ids($names: [String!]!) { nodes(filter: { name: { in: $names } }) { edges { node { id } } } }",
-      { names },
-    );
-    const ids = edges.map(({ node }) => node.id);
-    const breaks: string[] = [];
     let live = 0;
     const follow = async (filter?: NodeFilter) => {
-      const map = createNodeMap();
-      const received: WatchItem[] = [];
-      let interruptions = 0;
-      for await (const item of watch({ url: `${proxy.url}/graphql`, filter, onBreak: ({ why }) => breaks.push(why) })) {
-        received.push(item);
-        map.apply(item);
+      const nodes = new Map<string, Row & { readonly revision: number }>();
+      let [received, interruptions] = [0, 0];
+      for await (const item of watch({ filter }, connected({ url: `${proxy.url}/graphql` }))) {
+        received += 1;
         if (isLive(item)) live += 1;
-        if (item.kind === "transition" && received.length % 7 === 0) interruptions += proxy.cut();
-        if (
-          [...map.nodes.values()].filter(({ name, state }) => names.includes(name) && state === "ACTIVE").length ===
-          names.length
-        )
-          break;
+        if (item.kind === "begin") nodes.clear();
+        if (item.kind !== "node") continue;
+        expect(item.node.revision).toBeGreaterThanOrEqual(nodes.get(item.node.id)?.revision ?? 0);
+        nodes.set(item.node.id, item.node);
+        if (received % 7 === 0) interruptions += proxy.cut();
+        const active = [...nodes.values()].filter(({ name, state }) => names.includes(name) && state === "ACTIVE");
+        if (active.length === names.length) break;
       }
-      return { received, map, interruptions };
+      return { nodes, interruptions };
     };
-    const both = Promise.all([follow(), follow({ ids })]);
+    const both = Promise.all([follow(), follow({ name: { in: names } })]);
     await eventually("both are live", () => live >= 2);
     await ostler.commission(names);
     const [all, some] = await both;
-
-    for (const { received, map, interruptions } of [all, some]) {
-      expect(interruptions).toBeGreaterThan(5);
-      const start = received.find((item) => item.kind === "complete")?.cursor ?? "";
-      const cursors = transitionsIn(received).map(({ cursor }) => cursor);
-      const log = await logAfter(start);
-      expect(cursors).toEqual(
-        log
-          .filter(({ nodeName }) => map === all.map || names.includes(nodeName))
-          .map(({ cursor }) => cursor)
-          .slice(0, cursors.length),
-      );
-      expect(new Set(cursors).size).toBe(cursors.length);
-      expect(cursors.length).toBeGreaterThan(12 * 5);
-    }
-    expect(breaks.length).toBeGreaterThan(10);
-    const { nodes } = await ostler.query<{
-      nodes: { edges: { node: { uuid: string; name: string; state: string; transitionCount: number } }[] };
-    }>("{ nodes(first: 100) { edges { node { uuid name state transitionCount } } } }");
-    const known = [...some.map.nodes.values()].map(({ uuid, name, state, transitionCount }) => ({
-      uuid,
-      name,
-      state,
-      transitionCount,
-    }));
-    expect(known.toSorted((a, b) => a.name.localeCompare(b.name))).toEqual(
-      nodes.edges.map(({ node }) => node).filter(({ name }) => names.includes(name)),
-    );
+    for (const { interruptions } of [all, some]) expect(interruptions).toBeGreaterThan(2);
+    expect([...some.nodes.values()].map(({ name }) => name).toSorted()).toEqual(names);
   });
 
   test("a connection is retried until the server is up", async () => {
-    const breaks: { why: string; tries: number; pauseMs: number }[] = [];
+    const connection = connected({ url: "http://127.0.0.1:1/graphql", longestPauseMs: 10 });
     const controller = new AbortController();
-    const items = watch({
-      url: "http://127.0.0.1:1/graphql",
-      signal: controller.signal,
-      longestPauseMs: 10,
-      onBreak: (broken) => breaks.push(broken) > 5 && controller.abort(),
-    });
-    expect((await items.next()).value).toEqual({ kind: "begin", reason: "START" });
-    while (!(await items.next()).done) expect(breaks.length).toBeLessThan(6);
-    expect(breaks.map(({ tries }) => tries)).toEqual([1, 2, 3, 4, 5, 6]);
-    expect(breaks.every(({ pauseMs }) => pauseMs >= 0 && pauseMs <= 10)).toBe(true);
-    expect(breaks[0]?.why).toMatch(/1006/);
+    let attempts = 0;
+    connection.client.on("connecting", () => (attempts += 1) === 6 && controller.abort());
+    expect(await watch({ signal: controller.signal }, connection).next()).toEqual({ done: true, value: undefined });
+    await eventually("there were six attempts", () => attempts === 6);
+    expect(connection.getSnapshot()).toMatchObject({ state: "broken", why: expect.stringMatching(/1006/) as string });
   });
 });
 
@@ -274,14 +206,14 @@ afterEach(() => {
 });
 
 /**
- * A server with one scripted scene per connection; the last one repeats. A number closes the connection with that code.
+ * A server with one scripted scene per subscription; the last one repeats. A number closes the connection with that
+ * code before there is one.
  */
 async function scripted(...scenes: (number | ((subscription: ScriptedSubscription) => void))[]): Promise<string> {
   const server = new WebSocketServer({ port: 0, host: "127.0.0.1", handleProtocols: () => "graphql-transport-ws" });
   servers.add(server);
-  let connections = 0;
+  let played = 0;
   server.on("connection", (socket) => {
-    const scene = scenes[Math.min(connections++, scenes.length - 1)] ?? 1000;
     let authorization: unknown;
     socket.on("message", (data: Buffer) => {
       const message = JSON.parse(data.toString()) as {
@@ -289,17 +221,20 @@ async function scripted(...scenes: (number | ((subscription: ScriptedSubscriptio
         id: string;
         payload: { authorization?: unknown; variables: { after: string | null; snapshot: boolean } };
       };
+      const scene = scenes[Math.min(played, scenes.length - 1)] ?? 1000;
       if (message.type === "connection_init") {
         ({ authorization } = message.payload);
-        if (typeof scene === "number") socket.close(scene);
-        else socket.send('{"type":"connection_ack"}');
+        if (typeof scene !== "number") return socket.send('{"type":"connection_ack"}');
+        played += 1;
+        socket.close(scene);
       }
       if (message.type === "subscribe" && typeof scene === "function") {
+        played += 1;
         scene({
           ...message.payload.variables,
           authorization,
           send: (item) =>
-            socket.send(JSON.stringify({ id: message.id, type: "next", payload: { data: { nodeTransitions: item } } })),
+            socket.send(JSON.stringify({ id: message.id, type: "next", payload: { data: { nodeChanges: item } } })),
           fail: (errors) => socket.send(JSON.stringify({ id: message.id, type: "error", payload: errors })),
           close: (code) => (code === undefined ? socket.terminate() : socket.close(code)),
         });
@@ -310,165 +245,116 @@ async function scripted(...scenes: (number | ((subscription: ScriptedSubscriptio
   return `ws://127.0.0.1:${(server.address() as AddressInfo).port}/graphql`;
 }
 
-const COMPLETE = { __typename: "StreamBookmark", cursor: "10", snapshotComplete: true, caughtUp: false };
-const liveBookmark = (cursor: number) => ({
+const COMPLETE = { __typename: "StreamBookmark", cursor: "c10", snapshotComplete: true, caughtUp: false };
+const liveBookmark = (cursor: string) => ({
   __typename: "StreamBookmark",
-  cursor: String(cursor),
+  cursor,
   snapshotComplete: false,
   caughtUp: true,
 });
-const transitionAt = (cursor: number) => ({
-  __typename: "Transition",
-  cursor: String(cursor),
-  nodeUuid: "n",
-  nodeName: "n",
-  sequence: cursor,
-  nodeRevision: cursor,
-  from: "AVAILABLE",
-  to: "ACTIVE",
-  event: "finish",
-  at: "2026-01-01T00:00:00.000Z",
+const upserted = (cursor: number, id = "n", changed: readonly string[] | null = ["STATE"]) => ({
+  __typename: "NodeUpserted",
+  cursor: `c${cursor}`,
+  changed,
+  node: { id, revision: cursor, name: id, state: "ACTIVE" },
 });
 
 describe("scripted server", () => {
   const snapshotThenLive = ({ send, after }: ScriptedSubscription) => {
     if (after === null) send(COMPLETE);
-    send(liveBookmark(Number(after ?? 10)));
+    send(liveBookmark(after ?? "c10"));
   };
+  const at = async (...scenes: Parameters<typeof scripted>) => connected({ url: await scripted(...scenes) });
+  const isAt = (cursor: string) => (item: Item) => item.kind === "node" && item.cursor === cursor;
 
-  test.each([4400, 4401, 4403, 4406, 4409, 4429, 4500])("close code %i ends the watch with REFUSED", async (code) => {
-    await expect(takeUntil(watch({ url: await scripted(code, snapshotThenLive) }), isLive)).rejects.toMatchObject({
-      code: "REFUSED",
-      closeCode: code,
-    });
-  });
-
-  test.each([1000, 1001, 1011, 1012, 1013, 4403, 4408, undefined])(
-    "close code %s during the stream is followed by a connection that resumes",
-    async (code) => {
-      const cursors: (string | null)[] = [];
-      const script = await scripted(
-        (first) => {
-          snapshotThenLive(first);
-          first.send(transitionAt(11));
-          first.close(code);
-        },
-        (again) => {
-          cursors.push(again.after);
-          again.send(transitionAt(11));
-          again.send(transitionAt(12));
-        },
-      );
-      const items = await takeUntil(
-        watch({ url: script }),
-        (item) => item.kind === "transition" && item.cursor === "12",
-      );
-      expect(transitionsIn(items).map(({ cursor }) => cursor)).toEqual(["11", "12"]);
-      expect(cursors).toEqual(["11"]);
+  test.each([4400, 4401, 4403, 4406, 4409, 4429, 4500])(
+    "close code %i ends the watch with an error",
+    async (closeCode) => {
+      await expect(takeUntil(watch({}, await at(closeCode, snapshotThenLive)), isLive)).rejects.toMatchObject({
+        name: "WatchError",
+        closeCode,
+      });
     },
   );
 
-  test("a snapshot that is interrupted starts again, and the map keeps the old nodes until the new one is complete", async () => {
-    const node = (uuid: string) => ({
-      __typename: "NodeSnapshot",
-      cursor: "10",
-      node: { uuid, transitionCount: 1, revision: 1, name: uuid, state: "ACTIVE" },
-    });
-    const script = await scripted(
-      ({ send, close }) =>
-        [node("a"), COMPLETE, { __typename: "StreamReset", cursor: "40", code: "CURSOR_EXPIRED" }].forEach(send) ??
-        close,
-      ({ send, close }) => {
-        send(node("b"));
-        close(1001);
-      },
-      ({ send }) => [node("c"), { ...COMPLETE, cursor: "50" }, liveBookmark(50)].forEach(send),
-    );
-    const map = createNodeMap();
-    const seen: string[] = [];
-    for await (const item of watch({ url: script })) {
-      map.apply(item);
-      seen.push(`${item.kind}${item.kind === "begin" ? ` ${item.reason}` : ""}: ${[...map.nodes.keys()].join()}`);
-      if (isLive(item)) break;
-    }
-    expect(seen).toEqual([
-      "begin START: ",
-      "node: ",
-      "complete: a",
-      "begin CURSOR_EXPIRED: a",
-      "node: a",
-      "begin SNAPSHOT_BROKEN: a",
-      "node: a",
-      "complete: c",
-      "bookmark: c",
-    ]);
-    expect(map.cursor).toBe("50");
-  });
-
-  test.each(["TOO_SLOW", "SHUTTING_DOWN", "ACCESS_CHANGED"])(
-    "a reset with %s is followed by a connection with the last cursor and a new token",
+  test.each([1000, 1001, 1011, 1012, 1013, 4403, 4408, undefined])(
+    "close code %s during the stream is followed by a connection with another token that resumes [R-793]",
     async (code) => {
       const resumed: unknown[] = [];
       let tokens = 0;
-      const script = await scripted(
-        ({ send }) => [COMPLETE, transitionAt(11), { __typename: "StreamReset", cursor: "11", code }].forEach(send),
+      const url = await scripted(
+        (first) => {
+          snapshotThenLive(first);
+          first.send(upserted(11));
+          first.close(code);
+        },
         (again) => {
           resumed.push(again.after, again.authorization);
-          snapshotThenLive(again);
+          again.send(upserted(12));
         },
       );
-      await takeUntil(watch({ url: script, token: () => `t${(tokens += 1)}` }), isLive);
-      expect(resumed).toEqual(["11", "Bearer t2"]);
+      const items = await takeUntil(watch({}, connected({ url, token: () => `t${(tokens += 1)}` })), isAt("c12"));
+      expect(nodesIn(items).map(({ cursor }) => cursor)).toEqual(["c11", "c12"]);
+      expect(resumed).toEqual(["c11", "Bearer t2"]);
     },
   );
 
-  test("a missing transition ends the watch with GAP", async () => {
-    const script = await scripted(({ send }) => [COMPLETE, transitionAt(11), transitionAt(13)].forEach(send));
-    await expect(takeUntil(watch({ url: script }), isLive)).rejects.toThrow(
-      new WatchError("GAP", "Position 12 is missing."),
+  test("a snapshot that is interrupted starts again [R-793]", async () => {
+    const connection = await at(
+      ({ send }) =>
+        [upserted(10, "a"), COMPLETE, { __typename: "StreamReset", cursor: "c40", code: "CURSOR_EXPIRED" }].forEach(
+          send,
+        ),
+      ({ send, close }) => {
+        send(upserted(40, "b"));
+        close(1001);
+      },
+      ({ send }) => [upserted(50, "c"), { ...COMPLETE, cursor: "c50" }, liveBookmark("c50")].forEach(send),
     );
+    const seen: string[] = [];
+    for await (const item of watch({}, connection)) {
+      if (item.kind === "begin") seen.push(item.reason);
+      if (item.kind === "node") seen.push(`${item.node.id} ${item.cursor}`);
+      if (item.kind === "complete") seen.push(item.cursor);
+      if (isLive(item)) break;
+    }
+    expect(seen).toEqual(["START", "a null", "c10", "CURSOR_EXPIRED", "b null", "SNAPSHOT_BROKEN", "c null", "c50"]);
   });
+
+  test.each(["TOO_SLOW", "SHUTTING_DOWN", "ACCESS_CHANGED"])(
+    "a reset with %s is followed by a subscription with the last cursor",
+    async (code) => {
+      const resumed: unknown[] = [];
+      const connection = await at(
+        ({ send }) => [COMPLETE, upserted(11), { __typename: "StreamReset", cursor: "c11", code }].forEach(send),
+        (again) => {
+          resumed.push(again.after);
+          snapshotThenLive(again);
+        },
+      );
+      await takeUntil(watch({}, connection), isLive);
+      expect(resumed).toEqual(["c11"]);
+    },
+  );
 
   test("an internal error is retried, and a refused request is not", async () => {
-    const failing = await scripted(
-      ({ fail }) => fail([{ message: "Unexpected error.", extensions: { code: "INTERNAL" } }]),
-      snapshotThenLive,
-    );
-    expect((await takeUntil(watch({ url: failing }), isLive)).length).toBe(4);
-    const refusing = await scripted(
-      ({ fail }) => fail([{ message: "Needs the scope READ.", extensions: { code: "FORBIDDEN" } }]),
-      snapshotThenLive,
-    );
-    await expect(takeUntil(watch({ url: refusing }), isLive)).rejects.toThrow("Needs the scope READ.");
-  });
-
-  test("a silent connection is replaced", async () => {
-    const breaks: string[] = [];
-    await takeUntil(
-      watch({
-        url: await scripted(({ send }) => send(COMPLETE), snapshotThenLive),
-        silenceMs: 200,
-        onBreak: ({ why }) => breaks.push(why),
-      }),
-      isLive,
-    );
-    expect(breaks).toEqual(["no message for 0.2 s"]);
-  });
-
-  test("a watcher on a silent connection ends immediately", async () => {
-    const controller = new AbortController();
-    const items = watch({
-      url: await scripted(({ send }) => send(COMPLETE)),
-      silenceMs: 3_600_000,
-      signal: controller.signal,
+    let failures = 0;
+    const failing = await at((subscription) => {
+      if ((failures += 1) > 2) snapshotThenLive(subscription);
+      else subscription.fail([{ message: "Unexpected error.", extensions: { code: "INTERNAL" } }]);
     });
-    await takeUntil(items, ({ kind }) => kind === "complete");
-    const wait = items.next();
-    controller.abort();
-    expect(await wait).toEqual({ done: true, value: undefined });
+    await takeUntil(watch({}, failing), isLive);
+    expect(failures).toBe(3);
+    const refusing = await at(({ fail }) =>
+      fail([{ message: "Needs the scope READ.", extensions: { code: "FORBIDDEN" } }]),
+    );
+    await expect(takeUntil(watch({}, refusing), isLive)).rejects.toMatchObject({
+      message: "Needs the scope READ.",
+      code: "FORBIDDEN",
+    });
   });
 
-  test("a connection that is never acknowledged is abandoned", async () => {
+  test("a connection that is never acknowledged is abandoned when the watch ends", async () => {
     const open = new Set<Socket>();
     const server = createServer(
       (socket) =>
@@ -481,119 +367,41 @@ describe("scripted server", () => {
     );
     server.listen(0, "127.0.0.1");
     await once(server, "listening");
-    const controller = new AbortController();
-    let failures = 0;
-    const items = watch({
+    const connection = connected({
       url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/graphql`,
-      silenceMs: 100,
-      signal: controller.signal,
-      onBreak: () => (failures += 1) === 3 && controller.abort(),
+      connectMs: 50,
     });
-    while (!(await items.next()).done);
-    await eventually("every connection is closed", () => open.size === 0);
+    const controller = new AbortController();
+    let attempts = 0;
+    connection.client.on("connecting", () => (attempts += 1) === 3 && controller.abort());
+    expect(await watch({ signal: controller.signal }, connection).next()).toEqual({ done: true, value: undefined });
+    await eventually("every connection is closed", () => attempts === 3 && open.size === 0);
     server.close();
   });
 
-  test("a stream faster than its reader is closed, and resumed when all items were read", async () => {
-    const cursors: (string | null)[] = [];
-    const script = await scripted(({ send, after }) => {
-      cursors.push(after);
-      const from = Number(after ?? 10);
-      if (after === null) send(COMPLETE);
-      for (let cursor = from + 1; cursor <= 60; cursor += 1) send(transitionAt(cursor));
+  test("a slow reader receives the newest state of each node, and can resume after each item [R-794]", async () => {
+    let isSent = false;
+    const connection = await at(({ send }) => {
+      send(COMPLETE);
+      send(upserted(11, "first"));
+      for (let cursor = 12; cursor <= 1_011; cursor += 1)
+        send(upserted(cursor, `n${cursor % 10}`, [cursor === 500 ? "POWER" : "STATE"]));
+      send(liveBookmark("c1011"));
+      isSent = true;
     });
-    const items = watch({ url: script, unreadMax: 20 });
-    const received = await takeUntil(items, ({ kind }) => kind === "complete");
-    await eventually("the server has no connections", () => [...servers].every(({ clients }) => clients.size === 0));
-    received.push(...(await takeUntil(items, (item) => item.kind === "transition" && item.cursor === "60")));
-    expect(transitionsIn(received).map(({ cursor }) => Number.parseInt(cursor, 10))).toEqual(
-      Array.from({ length: 50 }, (_, index) => index + 11),
-    );
-    expect(cursors.length).toBeGreaterThan(1);
-  });
-
-  test("a large snapshot is read in linear time", async () => {
-    const nodes = Array.from({ length: 5_000 }, (_, index) => ({
-      __typename: "NodeSnapshot",
-      cursor: "10",
-      node: { uuid: `n${index}`, transitionCount: 1, revision: 1, name: `n${index}`, state: "ACTIVE" },
-    }));
     let arrived = 0;
-    class Counted extends WebSocket {
-      constructor(...args: ConstructorParameters<typeof WebSocket>) {
-        super(...args);
-        this.on("message", () => (arrived += 1));
-      }
-    }
-    const items = watch({
-      url: await scripted(({ send }) => [...nodes, COMPLETE].forEach(send)),
-      webSocketImpl: Counted,
-    });
-    await takeUntil(items, ({ kind }) => kind === "node");
-    await eventually("all messages have arrived", () => arrived > nodes.length);
-    let moved = 0;
-    const { shift } = Array.prototype;
-    const counting = vi.spyOn(Array.prototype, "shift").mockImplementation(function (this: unknown[]) {
-      moved += this.length;
-      return shift.call(this) as unknown;
-    });
-    const received = await takeUntil(items, ({ kind }) => kind === "complete");
-    counting.mockRestore();
-    expect(received).toHaveLength(nodes.length);
-    expect(moved).toBeLessThan(nodes.length);
-  });
-
-  describe("connection that fails each time", () => {
-    /** The attempts reported at the first connection losses. Each connection fails once the watcher is live. */
-    async function triesOf(
-      count: number,
-      scene: (subscription: ScriptedSubscription) => void,
-      hold: (connection: number) => void = () => {},
-    ): Promise<number[]> {
-      const tries: number[] = [];
-      const controller = new AbortController();
-      const connections: ScriptedSubscription[] = [];
-      const script = await scripted((subscription) => {
-        connections.push(subscription);
-        scene(subscription);
-      });
-      for await (const item of watch({
-        url: script,
-        signal: controller.signal,
-        firstPauseMs: 1,
-        longestPauseMs: 4,
-        onBreak: (broken) => tries.push(broken.tries) === count && controller.abort(),
-      })) {
-        if (!isLive(item)) continue;
-        hold(connections.length);
-        connections.at(-1)?.close(1001);
-      }
-      return tries;
-    }
-
-    test("a connection that fails right after its first bookmark is retried with increasing pauses", async () => {
-      expect(await triesOf(6, snapshotThenLive)).toEqual([0, 1, 2, 3, 4, 5]);
-    });
-
-    test("a connection that fails after a new item is retried soon", async () => {
-      const withTransition = ({ after, send }: ScriptedSubscription) => {
-        const cursor = Number(after ?? 10) + 1;
-        for (const item of [...(after === null ? [COMPLETE] : []), transitionAt(cursor), liveBookmark(cursor)])
-          send(item);
-      };
-      expect(await triesOf(6, withTransition)).toEqual([0, 0, 0, 0, 0, 0]);
-    });
-
-    test("a connection that fails after a while without items is retried soon", async () => {
-      const { now } = performance;
-      let ahead = 0;
-      const clock = vi.spyOn(performance, "now").mockImplementation(() => now.call(performance) + ahead);
-      const tries = await triesOf(6, snapshotThenLive, (connection) => {
-        if (connection === 4) ahead += 60_000;
-      });
-      clock.mockRestore();
-      expect(tries).toEqual([0, 1, 2, 0, 1, 2]);
-    });
+    connection.client.on("message", () => void (arrived += 1));
+    const items = watch({}, connection);
+    await takeUntil(items, ({ kind }) => kind === "complete");
+    await eventually("all has arrived", () => isSent && arrived > 1_002);
+    const rest = await takeUntil(items, isLive);
+    const changed = nodesIn(rest).filter(({ node }) => node.id !== "first");
+    // What was taken before the rest arrived may have some nodes twice.
+    expect(changed.length).toBeLessThanOrEqual(20);
+    const cursors = changed.map(({ cursor }) => Number(cursor?.slice(1)));
+    expect(cursors).toEqual(cursors.toSorted((a, b) => a - b));
+    expect(cursors.slice(-10)).toEqual(Array.from({ length: 10 }, (_, index) => 1_002 + index));
+    expect(changed.findLast(({ node }) => node.id === "n0")?.changed).toEqual(["STATE", "POWER"]);
   });
 
   test("the given WebSocket class is used in place of the global one", async () => {
@@ -604,7 +412,8 @@ describe("scripted server", () => {
         made += 1;
       }
     }
-    await takeUntil(watch({ url: await scripted(snapshotThenLive), webSocketImpl: Counted }), isLive);
+    const url = await scripted(snapshotThenLive);
+    await takeUntil(watch({}, connected({ url, webSocketImpl: Counted })), isLive);
     expect(made).toBe(1);
   });
 });

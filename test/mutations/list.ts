@@ -297,10 +297,10 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     id: "M35",
     breaks: "a client that reconnects continues after its cursor",
-    file: "packages/client/src/position.ts",
-    from: "if (at <= position) return null;",
-    to: "if (at < position) return null;",
-    tests: ["test/client/position.test.ts", "test/client/watch-nodes.test.ts"],
+    file: "packages/client/src/watch-nodes.ts",
+    from: "if (cursor !== null) ({ cursor } = item);",
+    to: "",
+    tests: ["test/client/watch-nodes.test.ts"],
   },
   {
     id: "M36",

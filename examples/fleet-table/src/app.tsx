@@ -1,10 +1,9 @@
+import type { ItemsView } from "ostler-client";
 import { useCallback, useDeferredValue, useMemo, useState, useSyncExternalStore } from "react";
 import { connection, signIn } from "./api/connection.ts";
-import { useChanges } from "./api/follow.ts";
-import type { View } from "./api/follow.ts";
 import { nodeFilterOf } from "./fleet/filters.ts";
 import type { Filters } from "./fleet/filters.ts";
-import { FLEET } from "./fleet/fleet.ts";
+import { useFleet } from "./fleet/fleet.ts";
 import type { Row } from "./fleet/fleet.ts";
 import { comparing } from "./fleet/order.ts";
 import type { Order } from "./fleet/order.ts";
@@ -21,9 +20,9 @@ const NONE: ReadonlySet<string> = new Set();
 export function App() {
   const [{ filters, operation }, changeAddress] = useAddress();
   // Under load React finishes a scroll before it renders changes.
-  const view = useDeferredValue(useChanges(FLEET, { filter: nodeFilterOf(filters) }));
+  const view = useDeferredValue(useFleet(nodeFilterOf(filters)));
   const [order, setOrder] = useState<Order>({ by: "name", descending: false });
-  const rows = useMemo(() => [...view.objects.values()].toSorted(comparing(order)), [view.objects, order]);
+  const rows = useMemo(() => [...view.items.values()].toSorted(comparing(order)), [view.items, order]);
   const [selected, setSelected] = useState(NONE);
   /** The verb that is asked for, and the nodes that were selected at that moment. */
   const [request, setRequest] = useState<{ readonly verb: Verb; readonly ids: readonly string[] } | null>(null);
@@ -41,7 +40,7 @@ export function App() {
       </header>
       <FilterBar filters={filters} onChange={changeFilters} />
       <StateCounts filters={filters} onChange={changeFilters} />
-      {view.error !== null && <p role="alert">{view.error}</p>}
+      {view.error !== null && <p role="alert">{view.error.message}</p>}
       <main>
         <section className="nodes">
           <FleetTable
@@ -83,9 +82,9 @@ function toggled(selected: ReadonlySet<string>, id: string): ReadonlySet<string>
   return next;
 }
 
-function Status({ view }: { readonly view: View<Row> }) {
+function Status({ view }: { readonly view: ItemsView<Row> }) {
   const { state, since } = useSyncExternalStore(connection.subscribe, connection.getSnapshot);
-  if (state === "forbidden") return <SignIn />;
+  if (state === "refused") return <SignIn />;
   return (
     <span className="status" role="status" data-live={view.isLive}>
       {statusOf(view, state === "broken" ? since : null)}
@@ -93,9 +92,9 @@ function Status({ view }: { readonly view: View<Row> }) {
   );
 }
 
-function statusOf({ isLive, isWhole, objects }: View<Row>, brokenSince: Date | null): string {
+function statusOf({ isLive, isWhole, items }: ItemsView<Row>, brokenSince: Date | null): string {
   if (isLive) return "Live";
-  if (!isWhole) return brokenSince ? "Connecting" : `Loading ${objects.size.toLocaleString("en")}`;
+  if (!isWhole) return brokenSince ? "Connecting" : `Loading ${items.size.toLocaleString("en")}`;
   return brokenSince ? `Reconnecting – as of ${brokenSince.toLocaleTimeString("en-GB")}` : "Catching up";
 }
 

@@ -31,13 +31,15 @@ export interface ChangeMap<Row extends { readonly id: string }> {
    * Objects by global ID, as of `cursor`. A map that was read never changes; during a new snapshot it keeps the old
    * objects.
    */
-  readonly objects: ReadonlyMap<string, Row>;
+  readonly items: ReadonlyMap<string, Row>;
   /** Null until the first snapshot is complete, or a list was taken. */
   readonly cursor: string | null;
-  /** Whether everything was received that had happened when the present subscription began. */
+  /** Whether everything was received that had happened when the present subscription began, which is not lost. */
   readonly isLive: boolean;
   /** The arguments of the next subscription. Must be called for each one, also when a connection is repeated. */
   begin(): { readonly after: string | null; readonly snapshot: boolean };
+  /** Must be called when the connection is lost. */
+  lost(): void;
   /** Must be called with each item, in order. */
   take(item: ChangeItem<Row>): void;
   /**
@@ -69,7 +71,7 @@ export function createChangeMap<Row extends { readonly id: string }>(): ChangeMa
   }
 
   return {
-    get objects() {
+    get items() {
       shown ??= new Map(current);
       return shown;
     },
@@ -83,6 +85,9 @@ export function createChangeMap<Row extends { readonly id: string }>(): ChangeMa
       isLive = false;
       if (incoming) incoming = new Map();
       return incoming ? { after: null, snapshot: true } : { after: cursor, snapshot: false };
+    },
+    lost() {
+      isLive = false;
     },
     take(item) {
       const { code, id } = item;

@@ -1,35 +1,42 @@
 "use client";
-/** `ostler-client/react`: the watched nodes as a hook. */
+/** `ostler-client/react`: streams as hooks. */
 import { useEffect, useMemo, useRef, useSyncExternalStore } from "react";
-import type { NodeFields } from "./items.ts";
-import { createNodeStore } from "./node-store.ts";
-import type { NodesView, NodeStoreOptions } from "./node-store.ts";
-
-export type { NodeStoreOptions, NodesView } from "./node-store.ts";
+import type { Connection } from "./connection.ts";
+import { nodesDocument } from "./documents.ts";
+import type { NodesVariables, OwnFields, TypedDocument } from "./documents.ts";
+import { followChanges } from "./follow-changes.ts";
+import type { FollowOptions, ItemsView, VariablesOf, ViewOf } from "./follow-changes.ts";
 
 /**
- * Watches nodes while the component is mounted. A change of the options' content starts another watch; new objects and
- * functions with the same content do not.
+ * Follows a subscription while the component is mounted. Another document, and variables with other content, start
+ * another stream; until that has something to show, the view has what was shown before. Of other options, the first
+ * ones of a stream count.
  */
-export function useNodes<Fields = NodeFields>(options: NodeStoreOptions): NodesView<Fields> {
-  const latest = useRef(options);
+export function useChanges<Result, Variables>(
+  connection: Connection,
+  document: TypedDocument<Result, Variables>,
+  variables: VariablesOf<Variables>,
+  options: Omit<FollowOptions<Result, Variables>, "placeholder"> = {},
+): ViewOf<Result> {
+  const shown = useRef<{ readonly document: unknown; readonly view: ViewOf<Result> }>(null);
+  const content = JSON.stringify(variables);
+  const followed = useMemo(() => {
+    const placeholder = shown.current?.document === document ? shown.current.view : undefined;
+    return followChanges(connection, document, variables, { ...options, placeholder });
+  }, [connection, document, content]);
+  const view = useSyncExternalStore(followed.subscribe, followed.getSnapshot, followed.getSnapshot);
   useEffect(() => {
-    latest.current = options;
+    shown.current = { document, view };
   });
-  // JSON has no functions: the watch calls those of the latest render.
-  const content = JSON.stringify([options, typeof options.token]);
-  const store = useMemo(
-    () =>
-      createNodeStore<Fields>({
-        ...options,
-        ...(typeof options.token === "function" && { token: () => tokenOf(latest.current) }),
-        onBreak: (broken) => latest.current.onBreak?.(broken),
-      }),
-    [content],
-  );
-  return useSyncExternalStore(store.subscribe, store.getSnapshot, store.getSnapshot);
+  return view;
 }
 
-function tokenOf({ token = "" }: NodeStoreOptions): string | Promise<string> {
-  return typeof token === "string" ? token : token();
+/** Follows nodes with the fields of a fragment. */
+export function useNodes<Row>(
+  connection: Connection,
+  fragment: TypedDocument<Row, never>,
+  variables: NodesVariables = {},
+): ItemsView<Row & OwnFields> {
+  const document = useMemo(() => nodesDocument(fragment), [fragment]);
+  return useChanges(connection, document, variables) as ItemsView<Row & OwnFields>;
 }

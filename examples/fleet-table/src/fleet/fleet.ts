@@ -2,15 +2,16 @@
  * The nodes that match a filter: first pages, which cost the service a fraction of a snapshot of the stream, then
  * every change.
  */
-import { client, isTransient } from "../api/connection.ts";
-import type { Page, Stream } from "../api/follow.ts";
+import type { ItemsView, ListPage } from "ostler-client";
+import { useChanges } from "ostler-client/react";
+import { client, connection, isTransient } from "../api/connection.ts";
 import { FleetChangesDocument, FleetPageDocument } from "../api/generated/graphql.ts";
 import type { FleetPageQueryVariables, NodeFilter, RowFragment } from "../api/generated/graphql.ts";
 
 export type Row = RowFragment;
 
-export interface FleetVariables {
-  readonly filter: NodeFilter | null;
+interface FleetVariables {
+  readonly filter?: NodeFilter | null | undefined;
 }
 
 /** More than a screen, and quick. */
@@ -19,9 +20,11 @@ const FIRST_PAGE = 100;
 const PAGE = 850;
 const PAUSE_MS = 1_000;
 
-export const FLEET: Stream<Row, FleetVariables> = { document: FleetChangesDocument, pages: fleetPages };
+export function useFleet(filter: NodeFilter | null): ItemsView<Row> {
+  return useChanges(connection, FleetChangesDocument, { filter }, { pages: fleetPages });
+}
 
-async function* fleetPages({ filter }: FleetVariables): AsyncGenerator<Page<Row>> {
+async function* fleetPages({ filter = null }: FleetVariables): AsyncGenerator<ListPage<Row>> {
   let variables: FleetPageQueryVariables = { filter, first: FIRST_PAGE };
   for (;;) {
     const { data, error } = await client.query(FleetPageDocument, variables).toPromise();

@@ -1,6 +1,7 @@
 /** The filters, with live counts: each menu counts what it would show, with the other filters applied. */
+import { useChanges } from "ostler-client/react";
 import { useCallback, useEffect, useState } from "react";
-import { useSubscription } from "urql";
+import { connection } from "../api/connection.ts";
 import { LiveCountsDocument } from "../api/generated/graphql.ts";
 import type { NodeCountField, NodeFilter, NodeState, PowerState } from "../api/generated/graphql.ts";
 import { MARKS, NO_FILTERS, nodeFilterOf } from "../fleet/filters.ts";
@@ -88,14 +89,14 @@ export function StateCounts({ filters, onChange }: FilterProps) {
 
 /** Numbers of nodes by a field, as the service sends them: at most once a second, and only when they differ. */
 function useCounts(field: NodeCountField, filter: NodeFilter | null) {
-  const [{ data }] = useSubscription({ query: LiveCountsDocument, variables: { filter, by: [{ field }] } });
-  const counts: Count[] = (data?.nodeCountChanges.groups ?? []).map(({ values, nodeCount }) => ({
+  const { value } = useChanges(connection, LiveCountsDocument, { filter, by: [{ field }] });
+  const counts: Count[] = (value?.groups ?? []).map(({ values, nodeCount }) => ({
     value: values[0]?.value ?? null,
     nodes: nodeCount,
   }));
   return {
     counts: counts.toSorted((a, b) => ((a.value ?? "") < (b.value ?? "") ? -1 : 1)),
-    total: data?.nodeCountChanges.totalCount ?? null,
+    total: value?.totalCount ?? null,
   };
 }
 

@@ -1,16 +1,12 @@
 /** The operations that are running, and the one that is open with its runs. All of it is followed. */
+import { useChanges } from "ostler-client/react";
 import { useState } from "react";
 import { useClient } from "urql";
-import { useChanges } from "../api/follow.ts";
-import type { Stream } from "../api/follow.ts";
+import { connection } from "../api/connection.ts";
 import { AbortDocument, OperationChangesDocument, RunChangesDocument, StopDocument } from "../api/generated/graphql.ts";
 import type { OperationFilter, OperationRowFragment, RunRowFragment, RunState } from "../api/generated/graphql.ts";
 import { sentenceCase } from "../fleet/states.ts";
 
-const OPERATIONS: Stream<OperationRowFragment, { readonly filter: OperationFilter }> = {
-  document: OperationChangesDocument,
-};
-const RUNS: Stream<RunRowFragment, { readonly operation: string }> = { document: RunChangesDocument };
 const UNFINISHED: OperationFilter = { states: ["QUEUED", "RUNNING", "ABORTING", "STOPPING"] };
 
 const OPERATIONS_SHOWN = 4;
@@ -37,9 +33,9 @@ const RUN_FAMILY: Readonly<Partial<Record<RunState, string>>> = {
 };
 
 export function RunningOperations({ onOpen }: { readonly onOpen: (id: string) => void }) {
-  const { objects } = useChanges(OPERATIONS, { filter: UNFINISHED });
+  const { items } = useChanges(connection, OperationChangesDocument, { filter: UNFINISHED });
   // The newest first.
-  const running = [...objects.values()].toSorted((a, b) => (a.createdAt < b.createdAt ? 1 : -1));
+  const running = [...items.values()].toSorted((a, b) => (a.createdAt < b.createdAt ? 1 : -1));
   return (
     <nav className="running" aria-label="Running operations">
       {running.slice(0, OPERATIONS_SHOWN).map((operation) => (
@@ -54,9 +50,9 @@ export function RunningOperations({ onOpen }: { readonly onOpen: (id: string) =>
 
 export function OperationView({ id, onClose }: { readonly id: string; readonly onClose: () => void }) {
   // By id: it stays when it has ended.
-  const { objects, isLive, error } = useChanges(OPERATIONS, { filter: { ids: [id] } });
-  const runs = useChanges(RUNS, { operation: id });
-  const operation = objects.get(id);
+  const { items, isLive, error } = useChanges(connection, OperationChangesDocument, { filter: { ids: [id] } });
+  const runs = useChanges(connection, RunChangesDocument, { operation: id });
+  const operation = items.get(id);
   return (
     <aside className="operation" aria-label="Operation" aria-busy={!(isLive && runs.isLive)}>
       <header>
@@ -67,10 +63,10 @@ export function OperationView({ id, onClose }: { readonly id: string; readonly o
           ✕
         </button>
       </header>
-      {(error ?? runs.error) !== null && <p role="alert">{error ?? runs.error}</p>}
+      {(error ?? runs.error) !== null && <p role="alert">{(error ?? runs.error)?.message}</p>}
       {operation && <Summary operation={operation} />}
       {operation && operation.finishedAt === null && <Interrupts id={id} operation={operation} />}
-      <RunList runs={runs.objects} />
+      <RunList runs={runs.items} />
     </aside>
   );
 }

@@ -1,4 +1,4 @@
-/** What needs a person, in groups with the same cause: the query `attention`, and its live form `attentionChanges`. */
+/** Nodes that need a person, by cause: the query `attention`, and its live form `attentionChanges`. */
 import { answerStream, keyOfAnswer } from "../../../feed/kinds/answer-stream.ts";
 import { attentionGroups } from "../../../store/nodes/attention.ts";
 import type { Attention } from "../../../store/nodes/attention.ts";
