@@ -345,6 +345,14 @@ export const RULES: readonly RuleSection[] = [
         rule: "The plan hash covers the effective variables, the host group, the failure policy and `powerOnFailure` too.",
       },
       {
+        id: "R-845",
+        rule: "Names of nodes, clusters, runbooks and images that differ in case only are taken: the refusal has the name that exists.",
+      },
+      {
+        id: "R-846",
+        rule: "Names are found, selected, filtered and ordered without regard to case, and shown as they were given.",
+      },
+      {
         id: "R-844",
         rule: "A request that is refused because its plan has changed names what differs: the terms of the request, and of up to 50 nodes those whose state, steps, variables or power after a failure differ.",
       },

@@ -39,7 +39,7 @@ export async function openMigrated(config: Config, connection: Connection, log: 
   const { made, unknown } = await migrateDatabase(connection, (tried) =>
     log.warn({ tried }, "a migration waits for a table that is in use; retrying"),
   );
-  if (made.length > 0) log.info({ migrations: made }, "migrated the database");
+  if (made.length > 0) log.info({ migrations: made.length }, "migrated the database");
   if (unknown.length > 0)
     log.warn({ migrations: unknown }, "the database was migrated by a newer release; this release continues to use it");
   parts.move();

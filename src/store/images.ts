@@ -7,7 +7,8 @@ import { inArrayParam, rowsBy } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
 import { pageClauses, pageOf } from "./postgres/pagination.ts";
 import type { Page, PageRequest } from "./postgres/pagination.ts";
-import { imageSecrets, images, nodes, operationSecrets, operations } from "./tables.ts";
+import { beginsWith, isNamed, rowsByNames } from "./names.ts";
+import { imageSecrets, images, keyOfName, nodes, operationSecrets, operations } from "./tables.ts";
 
 export type ImageRow = typeof images.$inferSelect;
 
@@ -29,7 +30,7 @@ export interface ImageFilter {
 
 export const imagesByIds = rowsBy(images, images.id);
 
-export const imagesByNames = rowsBy(images, images.name);
+export const imagesByNames = rowsByNames(images, images.name);
 
 export async function imageByRef(reader: Reader, ref: ImageRef): Promise<ImageRow | undefined> {
   const [row] = "id" in ref ? await imagesByIds(reader, [ref.id]) : await imagesByNames(reader, [ref.name]);
@@ -49,7 +50,7 @@ export async function imageOrigins(reader: Reader): Promise<string[]> {
 function imageCondition(filter: ImageFilter): SQL | undefined {
   const { nameStartsWith, architectures, bootModes, formats, stored, labels, checksum } = filter;
   return and(
-    nameStartsWith === undefined ? undefined : sql`starts_with(${images.name}, ${nameStartsWith})`,
+    nameStartsWith === undefined ? undefined : beginsWith(images.name, nameStartsWith),
     architectures && inArray(images.architecture, [...architectures]),
     bootModes &&
       (bootModes.length === 0 ? sql`false` : or(isNull(images.bootMode), inArray(images.bootMode, [...bootModes]))),
@@ -62,7 +63,7 @@ function imageCondition(filter: ImageFilter): SQL | undefined {
 
 /** Images by name. */
 export async function imagesPage(reader: Reader, filter: ImageFilter, request: PageRequest): Promise<Page<ImageRow>> {
-  const page = pageClauses(request, { column: images.name, id: images.id, descending: false });
+  const page = pageClauses(request, { column: keyOfName(images.name), id: images.id, descending: false });
   return pageOf(reader, images, imageCondition(filter), page);
 }
 
@@ -72,7 +73,11 @@ export async function countImages(reader: Reader, filter: ImageFilter): Promise<
 
 /** Names of the first images, for messages. */
 export async function firstImageNames(reader: Reader, limit: number): Promise<string[]> {
-  const rows = await reader.select({ name: images.name }).from(images).orderBy(asc(images.name)).limit(limit);
+  const rows = await reader
+    .select({ name: images.name })
+    .from(images)
+    .orderBy(asc(keyOfName(images.name)))
+    .limit(limit);
   return rows.map(({ name }) => name);
 }
 
@@ -81,7 +86,7 @@ export async function keepImage(tx: Tx, ref: ImageRef): Promise<ImageRow | undef
   const [row] = await tx
     .select()
     .from(images)
-    .where("id" in ref ? eq(images.id, ref.id) : eq(images.name, ref.name))
+    .where("id" in ref ? eq(images.id, ref.id) : isNamed(images.name, ref.name))
     .for("key share");
   return row;
 }

@@ -2,24 +2,28 @@
 import { asc, eq, sql } from "drizzle-orm";
 import { rowsBy } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
-import { runbooks } from "./tables.ts";
+import { isNamed } from "./names.ts";
+import { keyOfName, runbooks } from "./tables.ts";
 
 export type RunbookRow = typeof runbooks.$inferSelect;
 
 /** All runbooks, by name. */
 export async function allRunbooks(reader: Reader): Promise<RunbookRow[]> {
-  return reader.select().from(runbooks).orderBy(asc(runbooks.name));
+  return reader
+    .select()
+    .from(runbooks)
+    .orderBy(asc(keyOfName(runbooks.name)));
 }
 
 export async function runbookByName(reader: Reader, name: string): Promise<RunbookRow | undefined> {
-  const [row] = await reader.select().from(runbooks).where(eq(runbooks.name, name));
+  const [row] = await reader.select().from(runbooks).where(isNamed(runbooks.name, name));
   return row;
 }
 
 export const runbooksByIds = rowsBy(runbooks, runbooks.id);
 
 export async function lockRunbook(tx: Tx, name: string): Promise<RunbookRow | undefined> {
-  const [row] = await tx.select().from(runbooks).where(eq(runbooks.name, name)).for("no key update");
+  const [row] = await tx.select().from(runbooks).where(isNamed(runbooks.name, name)).for("no key update");
   return row;
 }
 

@@ -13,6 +13,8 @@
  */
 import type { FailureKind } from "../errors.ts";
 import { sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
+import type { PgColumn } from "drizzle-orm/pg-core";
 import {
   bigint,
   boolean,
@@ -60,16 +62,24 @@ import type {
 const at = (name: string) => timestamp(name, { withTimezone: true, precision: 3 });
 const now = sql`now()`;
 
+/** The key of a name, by which names are equal without regard to case: see names.ts. */
+export const keyOfName = (name: PgColumn | SQL): SQL<string> => sql`lower(${name} collate "C")`;
+const uniqueName = (table: string, name: PgColumn) => uniqueIndex(`${table}_name_nocase`).on(keyOfName(name));
+
 /** A named set of nodes. Its state is derived from theirs. */
-export const clusters = pgTable("clusters", {
-  id: uuid("id").primaryKey(),
-  name: text("name").notNull().unique(),
-  project: text("project").notNull(),
-  variables: jsonb("variables").$type<JsonObject>().notNull(),
-  revision: integer("revision").notNull().default(1),
-  createdAt: at("created_at").notNull().default(now),
-  updatedAt: at("updated_at").notNull().default(now),
-});
+export const clusters = pgTable(
+  "clusters",
+  {
+    id: uuid("id").primaryKey(),
+    name: text("name").notNull().unique(),
+    project: text("project").notNull(),
+    variables: jsonb("variables").$type<JsonObject>().notNull(),
+    revision: integer("revision").notNull().default(1),
+    createdAt: at("created_at").notNull().default(now),
+    updatedAt: at("updated_at").notNull().default(now),
+  },
+  ({ name }) => [uniqueName("clusters", name)],
+);
 
 /** One bare-metal machine. `state` changes only together with a row of `transitions`. */
 export const nodes = pgTable(
@@ -139,8 +149,9 @@ export const nodes = pgTable(
     updatedAt: at("updated_at").notNull().default(now),
   },
   (table) => [
-    index("nodes_cluster").on(table.clusterId, table.name),
-    index("nodes_natural").on(sql`natural_key(${table.name})`, table.id),
+    uniqueName("nodes", table.name),
+    index("nodes_cluster_name").on(table.clusterId, keyOfName(table.name)),
+    index("nodes_natural_name").on(sql`natural_key(${keyOfName(table.name)})`, table.id),
     index("nodes_by_state").on(table.state, table.id),
     index("nodes_by_cluster").on(sql`coalesce(${table.clusterId}::text, 'none')`, table.id),
     index("nodes_created").on(table.createdAt, table.id),
@@ -568,16 +579,20 @@ export const site = pgTable("site", {
 });
 
 /** Named lists of clean steps. */
-export const runbooks = pgTable("runbooks", {
-  id: uuid("id").primaryKey(),
-  name: text("name").notNull().unique(),
-  description: text("description"),
-  phase: text("phase").$type<"clean" | "deploy">().notNull().default("clean"),
-  steps: jsonb("steps").$type<readonly StepChoice[]>().notNull(),
-  revision: integer("revision").notNull().default(1),
-  createdAt: at("created_at").notNull().default(now),
-  updatedAt: at("updated_at").notNull().default(now),
-});
+export const runbooks = pgTable(
+  "runbooks",
+  {
+    id: uuid("id").primaryKey(),
+    name: text("name").notNull().unique(),
+    description: text("description"),
+    phase: text("phase").$type<"clean" | "deploy">().notNull().default("clean"),
+    steps: jsonb("steps").$type<readonly StepChoice[]>().notNull(),
+    revision: integer("revision").notNull().default(1),
+    createdAt: at("created_at").notNull().default(now),
+    updatedAt: at("updated_at").notNull().default(now),
+  },
+  ({ name }) => [uniqueName("runbooks", name)],
+);
 
 /** Images of operating systems. The content of an image never changes: its checksum identifies it. */
 export const images = pgTable(
@@ -608,7 +623,7 @@ export const images = pgTable(
     createdAt: at("created_at").notNull().default(now),
     updatedAt: at("updated_at").notNull().default(now),
   },
-  (table) => [index("images_checksum").on(table.checksum)],
+  (table) => [uniqueName("images", table.name), index("images_checksum").on(table.checksum)],
 );
 
 /** Default user data of images, in a table of its own so that no read of an image returns it. */

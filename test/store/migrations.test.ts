@@ -146,6 +146,22 @@ describe("start on a migrated database", () => {
     expect(await migrateBy(sql, folder)).toEqual({ made: [], unknown: [contract] });
   });
 
+  test("start on a database with names that differ in case only is refused with the names, and changes nothing", async () => {
+    const withoutCase = readdirSync(MIGRATIONS).find((name) => name.endsWith("_names_without_case")) ?? "";
+    for (const name of readdirSync(folder)) if (name >= withoutCase) rmSync(join(folder, name), { recursive: true });
+    await using older = await testDatabase({ empty: true });
+    await migrateBy(older.sql, folder);
+    await older.sql`insert into clusters (id, name, project, variables) select gen_random_uuid(), name, 'x', '{}' from unnest(array['oslo', 'Berlin', 'berlin']) as name`;
+    await expect(migrateBy(older.sql)).rejects.toMatchObject({
+      cause: {
+        message:
+          "The names of the clusters Berlin, berlin differ only in case. Give all but one another name with the release before, then start this one.",
+      },
+    });
+    await older.sql`update clusters set name = 'Bern' where name = 'Berlin'`;
+    expect((await migrateBy(older.sql)).made).toContain(withoutCase);
+  });
+
   test("start on the database of a preview is refused, and changes nothing", async () => {
     rmSync(folder, { recursive: true });
     mkdirSync(folder);

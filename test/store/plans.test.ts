@@ -235,6 +235,7 @@ describe("page of filtered nodes", () => {
       },
     ],
     ["the beginning of a name", { name: { startsWith: "rack1234" } }],
+    ["the beginning of all names, in another case", { name: { startsWith: "RACK" } }],
     ["a state that many are in", { states: ["ACTIVE"] }],
     ["a state that few are in", { states: ["CLEAN_FAILED"] }],
     ["two states", { states: ["CLEAN_FAILED", "DEPLOY_FAILED"] satisfies NodeState[] }],

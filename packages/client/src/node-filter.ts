@@ -12,9 +12,9 @@ export interface LabelInput {
   readonly value: string;
 }
 
-/** Filter for a string. The given fields are combined with AND. */
+/** Filter for a name, which ignores case. The given fields are combined with AND. */
 export interface StringFilter {
-  /** Contains this text, ignoring case. Slow in large fleets: it reads every name. */
+  /** Contains this text. Slow in large fleets: it reads every name. */
   readonly contains?: string | null | undefined;
   /** Equal to this text. */
   readonly eq?: string | null | undefined;

@@ -25,6 +25,7 @@ import { lockFreeNodes } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import { actorKey, keysInUse } from "../../store/operations/operations.ts";
 import { readSite } from "../../store/site.ts";
+import { differentNames, nameKey } from "../../store/names.ts";
 import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedRequest } from "../input/answers.ts";
@@ -135,7 +136,7 @@ async function acceptedOf(
   const { tx } = transaction;
   const prepared = await preparedParts(transaction, admissions);
   const nodes = await lockFreeNodes(tx, refsOfAll([...prepared.keys()]));
-  const byRef = new Map(nodes.flatMap((node) => [[node.id, node] as const, [node.name, node] as const]));
+  const byRef = new Map(nodes.flatMap((node) => [[node.id, node] as const, [nameKey(node.name), node] as const]));
   const [busy, { policy }] = await Promise.all([busyByNode(tx, idsOf(nodes)), readSite(tx)]);
   const taken = new Set<string>();
   const accepted = new Map<NamedAdmission, Accepted>();
@@ -186,9 +187,11 @@ function selectedOf(
   taken: ReadonlySet<string>,
 ): { readonly ref: string; readonly node: NodeRow }[] | null {
   const selected: { readonly ref: string; readonly node: NodeRow }[] = [];
-  for (const ref of new Set(refsOf(named))) {
-    const node = byRef.get(ref);
-    if (!node || ref !== ("ids" in named ? node.id : node.name) || taken.has(node.id)) return null;
+  const isById = "ids" in named;
+  for (const ref of isById ? new Set(named.ids) : differentNames(named.names)) {
+    const key = isById ? ref : nameKey(ref);
+    const node = byRef.get(key);
+    if (!node || key !== (isById ? node.id : nameKey(node.name)) || taken.has(node.id)) return null;
     selected.push({ ref, node });
   }
   return selected.length === 0 ? null : selected;

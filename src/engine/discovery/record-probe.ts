@@ -6,6 +6,7 @@ import { nodesByNames } from "../../store/nodes/nodes.ts";
 import { lockOperation, operationsByIds } from "../../store/operations/operations.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { Reader } from "../../store/postgres/database.ts";
+import { nameKey } from "../../store/names.ts";
 import { clusterLockRefusals } from "../inventory/cluster-lock.ts";
 import { enrollNodes } from "../inventory/register-nodes.ts";
 import type { Transact, Transaction } from "../transaction.ts";
@@ -81,8 +82,8 @@ async function freeName(reader: Reader, name: string): Promise<string> {
   const numbered = (number: number) => (number === 1 ? name : `${name.slice(0, NAME_LENGTH_MAX - 10)}-${number}`);
   for (let from = 1, size = 20; ; from += size, size *= 2) {
     const names = Array.from({ length: size }, (_, index) => numbered(from + index));
-    const taken = new Set((await nodesByNames(reader, names)).map((node) => node.name));
-    const free = names.find((one) => !taken.has(one));
+    const taken = new Set((await nodesByNames(reader, names)).map((node) => nameKey(node.name)));
+    const free = names.find((one) => !taken.has(nameKey(one)));
     if (free !== undefined) return free;
   }
 }

@@ -12,6 +12,7 @@ import {
   operationsWithImages,
 } from "../../store/images.ts";
 import type { ImageRef, ImageRow } from "../../store/images.ts";
+import { nameKey } from "../../store/names.ts";
 import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { answerEdit, requireNone } from "../input/edits.ts";
@@ -58,7 +59,8 @@ async function lockNamed({ tx }: Transaction, refs: readonly ImageRef[]): Promis
     tx,
     refs.flatMap((ref) => ("name" in ref ? [ref.name] : [])),
   );
-  const idOf = (ref: ImageRef) => ("id" in ref ? ref.id : (named.find(({ name }) => name === ref.name)?.id ?? ""));
+  const idOf = (ref: ImageRef) =>
+    "id" in ref ? ref.id : (named.find(({ name }) => nameKey(name) === nameKey(ref.name))?.id ?? "");
   const rows = await lockImages(tx, [...new Set(refs.map(idOf).filter(isUuid))], "DELETE");
   const known = new Set(idsOf(rows));
   const unknown = refs.filter((ref) => !known.has(idOf(ref)));

@@ -10,6 +10,7 @@ import type { BootModeName } from "../../lifecycle/verbs.ts";
 import { isStorable } from "../../runtime/json-values.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import {
+  imageByRef,
   imageUserData,
   imagesByNames,
   insertImages,
@@ -20,6 +21,7 @@ import {
 } from "../../store/images.ts";
 import type { ImageRef, ImageRow } from "../../store/images.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
+import { nameKey } from "../../store/names.ts";
 import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
@@ -141,7 +143,7 @@ function newImageFlaws(image: NewImage, index: number): Refusal[] {
 async function takenNames({ tx }: Transaction, given: readonly NewImage[]): Promise<Refusal[]> {
   const taken = await imagesByNames(tx, given.map(({ name }) => name).filter(isStorable));
   return taken.map(({ name }) => {
-    const index = given.findIndex((image) => image.name === name);
+    const index = given.findIndex((image) => nameKey(image.name) === nameKey(name));
     return invalidInput(`An image ${name} exists already.`, ["input", "images", String(index), "name"]);
   });
 }
@@ -185,7 +187,8 @@ export async function updateImage(
       return { imageIds: [image.id], refusals: [] };
     });
   };
-  const unique = { constraint: "images_name", message: `An image ${change.name} exists already.` };
+  const existing = () => context.transact(({ tx }) => imageByRef(tx, { name: change.name ?? "" }));
+  const unique = { constraint: "images_name", what: "An image", existing };
   return answerEdit<ImagesEdited>(edit, refuseImages, unique);
 }
 

@@ -3,10 +3,11 @@ import { RefusalError, invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 
-/** The constraint that keeps names unique, and the message for a name that is taken. */
+/** The constraint that keeps names unique, and the object that has the name already. */
 export interface UniqueName {
   readonly constraint: string;
-  readonly message: string;
+  readonly what: string;
+  existing(): Promise<{ readonly name: string } | undefined>;
 }
 
 /** The answer of a change, or the one that `refuse` makes of the refusals that the change throws. */
@@ -19,9 +20,9 @@ export async function answerEdit<Answer>(
     return await change();
   } catch (error) {
     if (error instanceof RefusalError) return refuse(error.refusals);
-    if (name && violatedConstraint(error)?.startsWith(name.constraint))
-      return refuse([invalidInput(name.message, ["input", "name"])]);
-    throw error;
+    if (!name || !violatedConstraint(error)?.startsWith(name.constraint)) throw error;
+    const { name: taken = "of this name" } = (await name.existing()) ?? {};
+    return refuse([invalidInput(`${name.what} ${taken} exists already.`, ["input", "name"])]);
   }
 }
 

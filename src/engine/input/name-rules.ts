@@ -4,6 +4,7 @@
  */
 import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
+import { nameKey } from "../../store/names.ts";
 import { hasControls } from "../../runtime/text.ts";
 
 const NAME = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$/;
@@ -19,9 +20,9 @@ export function nameFlaw(name: string, path: readonly string[]): Refusal[] {
 
 /** The flaws of a list of new objects of which two have the same name. */
 export function repeatedNames(given: readonly { readonly name: string }[], path: readonly string[]): Refusal[] {
-  const first = new Map(given.map(({ name }, index) => [name, index] as const).toReversed());
+  const first = new Map(given.map(({ name }, index) => [nameKey(name), index] as const).toReversed());
   return given.flatMap(({ name }, index) =>
-    first.get(name) === index
+    first.get(nameKey(name)) === index
       ? []
       : [invalidInput(`The name ${name} is given twice.`, [...path, String(index), "name"])],
   );

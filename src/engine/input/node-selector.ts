@@ -5,6 +5,7 @@ import type { Reader, Tx } from "../../store/postgres/database.ts";
 import { countNodes, nodeKeys, nodesByIds, nodesByNames } from "../../store/nodes/nodes.ts";
 import type { NodeFilter } from "../../store/nodes/node-filter.ts";
 import { clusterByName, clustersByIds } from "../../store/nodes/clusters.ts";
+import { differentNames, nameKey } from "../../store/names.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import { emptyMembers } from "../../runtime/empty-members.ts";
 import { pickNodes } from "./node-pick.ts";
@@ -95,14 +96,15 @@ async function namedNodes(
   path: readonly string[],
 ): Promise<KnownNodes | Refused> {
   const byId = "ids" in selector;
-  const refs = [...new Set(byId ? selector.ids : selector.names)];
+  const refs = byId ? [...new Set(selector.ids)] : differentNames(selector.names);
+  const keyOf = byId ? (ref: string) => ref : nameKey;
   const place = [...path, byId ? "ids" : "names"];
   if (refs.length === 0) return refused("INVALID_INPUT", "The list of nodes is empty; name at least one node.", place);
   const rows = byId ? await nodesByIds(reader, refs.filter(isUuid)) : await nodesByNames(reader, refs);
-  const idOf = new Map(rows.map((row) => [byId ? row.id : row.name, row.id]));
-  const missing = refs.filter((ref) => !idOf.has(ref));
+  const idOf = new Map(rows.map((row) => [keyOf(byId ? row.id : row.name), row.id]));
+  const missing = refs.filter((ref) => !idOf.has(keyOf(ref)));
   const nodes = refs.flatMap((ref) => {
-    const nodeId = idOf.get(ref);
+    const nodeId = idOf.get(keyOf(ref));
     return nodeId === undefined ? [] : [{ ref, nodeId }];
   });
   return { nodes, clusterId: null, unknown: missing.length === 0 ? null : unknownNodes(missing, place) };

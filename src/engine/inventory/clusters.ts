@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto";
 import { RefusalError } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import {
+  clusterByName,
   deleteCluster as removeCluster,
   insertCluster,
   lockCluster,
@@ -106,7 +107,8 @@ async function editCluster(
     ]);
     return { clusterId: await transact(change), refusals: [] };
   };
-  const unique = { constraint: "clusters_name", message: `A cluster ${name} exists already.` };
+  const existing = () => transact(({ tx }) => clusterByName(tx, name ?? ""));
+  const unique = { constraint: "clusters_name", what: "A cluster", existing };
   return answerEdit<ClusterEdited>(edit, (refusals) => ({ clusterId: null, refusals }), unique);
 }
 

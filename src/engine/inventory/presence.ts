@@ -9,6 +9,7 @@ import { lockNodes, nodesByNames, changeNodeRows } from "../../store/nodes/nodes
 import type { EngineContext } from "../context.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { lockValues } from "../../store/nodes/node-identities.ts";
+import { nameKey } from "../../store/names.ts";
 import { idsOf } from "../input/ids.ts";
 import { controllerRefusals } from "./controller-conflicts.ts";
 import type { GivenController } from "./controller-conflicts.ts";
@@ -88,17 +89,18 @@ async function takeReport(
   const drafts: Omit<PresenceAnswer, "nodeId">[] = [];
   for (const [index, node] of reported.entries()) {
     const { name: ref } = node;
-    const nodeId = idOf.get(ref);
+    const key = nameKey(ref);
+    const nodeId = idOf.get(key);
     // If a node is named twice, only its first answer reports the change.
     if (nodeId !== undefined)
       drafts.push({ ref, change: changed.delete(nodeId) ? "UPDATED" : "UNCHANGED", refusal: null });
-    else if (entering.has(ref)) drafts.push({ ref, change: "UNCHANGED", refusal: null });
+    else if (entering.has(key)) drafts.push({ ref, change: "UNCHANGED", refusal: null });
     else {
       const path = ["input", "nodes", String(index)];
       const seen = await firstSeen(context, caller, { event, node }, path);
       if ("refusal" in seen) drafts.push({ ref, change: null, refusal: seen.refusal });
       else {
-        entering.set(ref, seen);
+        entering.set(key, seen);
         drafts.push({ ref, change: "REGISTERED", refusal: null });
       }
     }
@@ -111,16 +113,16 @@ async function takeReport(
     if (id !== undefined) idOf.set(name, id);
   }
   return drafts.map(({ ref, change, refusal: own }) => {
-    const refusal = own ?? refused.get(ref) ?? null;
-    return { ref, change: refusal ? null : change, refusal, nodeId: refusal ? null : (idOf.get(ref) ?? null) };
+    const refusal = own ?? refused.get(nameKey(ref)) ?? null;
+    return { ref, change: refusal ? null : change, refusal, nodeId: refusal ? null : (idOf.get(nameKey(ref)) ?? null) };
   });
 }
 
 /** Locks the controllers of new nodes, and returns why nodes are refused for them, by name. */
 async function refusedForControllers({ tx }: Transaction, entering: ReadonlyMap<string, FirstSeen>) {
-  const joining = [...entering].map(([name, { controllers }]) => ({
+  const joining = [...entering.values()].map(({ node, controllers }) => ({
     nodeId: null,
-    name,
+    name: node.name,
     isShared: false,
     controllers,
   }));
@@ -130,20 +132,23 @@ async function refusedForControllers({ tx }: Transaction, entering: ReadonlyMap<
   );
   const refusals = await controllerRefusals(tx, joining);
   return new Map(
-    joining.flatMap(({ name }, index) => (refusals[index] ?? []).map((refusal) => [name, refusal] as const)),
+    joining.flatMap(({ name }, index) => (refusals[index] ?? []).map((refusal) => [nameKey(name), refusal] as const)),
   );
 }
 
 /** Updates the presence of registered nodes. Returns the ids of all of them by name, and of those that changed. */
 async function updatePresence({ tx }: Transaction, event: PresenceEvent, reported: readonly ReportedNode[]) {
-  const known = await nodesByNames(tx, [...new Set(reported.map(({ name }) => name))]);
+  const known = await nodesByNames(
+    tx,
+    reported.map(({ name }) => name),
+  );
   const differing = known.filter(({ presence }) => presence !== event);
   const locked = await lockNodes(tx, idsOf(differing));
   const changed = idsOf(locked.filter(({ presence }) => presence !== event));
   await changeNodeRows(tx, changed, { presence: event });
   // A node that was deleted between the read and the lock is not registered any more.
   const present = [...known.filter(({ presence }) => presence === event), ...locked];
-  return { idOf: new Map(present.map(({ name, id }) => [name, id])), changed: new Set(changed) };
+  return { idOf: new Map(present.map(({ name, id }) => [nameKey(name), id])), changed: new Set(changed) };
 }
 
 /** A node to register, and its controllers as the report gives them. */

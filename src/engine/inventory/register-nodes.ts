@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto";
 import { RefusalError, invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { pick } from "../../runtime/pick.ts";
+import { nameKey } from "../../store/names.ts";
 import { clustersByIds, clustersByNames } from "../../store/nodes/clusters.ts";
 import { OPERATOR_COLUMNS } from "../../store/nodes/node-fields.ts";
 import type { OperatorFields } from "../../store/nodes/node-fields.ts";
@@ -190,7 +191,7 @@ async function takenNames(transaction: Transaction, given: readonly NewNode[]): 
     code: "INVALID_INPUT",
     message: `A node ${name} exists already.`,
     nodeId: id,
-    path: ["input", "nodes", String(given.findIndex((node) => node.name === name)), "name"],
+    path: ["input", "nodes", String(given.findIndex((node) => nameKey(node.name) === nameKey(name))), "name"],
   }));
 }
 
@@ -203,9 +204,9 @@ async function clustersOf(transaction: Transaction, given: readonly NewNode[]) {
   const byName = await clustersByNames(transaction.tx, [...names]);
   const known = new Map<string, string>([
     ...byId.map(({ id }) => [id, id] as const),
-    ...byName.map(({ id, name }) => [name, id] as const),
+    ...byName.map(({ id, name }) => [nameKey(name), id] as const),
   ]);
-  const keyOf = (ref: ClusterRef) => ("id" in ref ? ref.id : ref.name);
+  const keyOf = (ref: ClusterRef) => ("id" in ref ? ref.id : nameKey(ref.name));
   const idOf = (ref: ClusterRef | undefined) => (ref ? (known.get(keyOf(ref)) ?? null) : null);
   const locked = await clusterLockRefusals(transaction.tx, [...new Set(known.values())], (clusterId) => [
     "input",

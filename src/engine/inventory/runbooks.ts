@@ -9,6 +9,7 @@ import {
   deleteRunbook as removeRunbook,
   insertRunbook,
   lockRunbook,
+  runbookByName,
   updateRunbook as changeRunbook,
 } from "../../store/runbooks.ts";
 import type { RunbookRow } from "../../store/runbooks.ts";
@@ -95,7 +96,8 @@ async function editRunbook(
     requireNone(flawsOf(given));
     return { runbookId: await transact(change), refusals: [] };
   };
-  const unique = { constraint: "runbooks_name", message: `A runbook ${given.name} exists already.` };
+  const existing = () => transact(({ tx }) => runbookByName(tx, given.name ?? ""));
+  const unique = { constraint: "runbooks_name", what: "A runbook", existing };
   return answerEdit<RunbookEdited>(edit, (refusals) => ({ runbookId: null, refusals }), unique);
 }
 

@@ -13,6 +13,7 @@ import { lockNodes, nodesByIds, nodesByNames, secretsOfNodes } from "../../store
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import { busyNodes } from "../../store/runs/runs.ts";
+import { nameKey } from "../../store/names.ts";
 import { nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode, summaryOf } from "../input/answers.ts";
@@ -210,11 +211,11 @@ async function createDecision(
 
 /** The refusals of a name and of MACs that other nodes have. */
 async function takenByOthers(tx: Transaction["tx"], node: NodeRow, { name, macs }: NodePatch): Promise<Refusal[]> {
-  const [other] = name === undefined || name === node.name ? [] : await nodesByNames(tx, [name]);
+  const [other] = name === undefined || nameKey(name) === nameKey(node.name) ? [] : await nodesByNames(tx, [name]);
   const path = ["input", "name"];
   return [
     ...(other
-      ? [{ code: "INVALID_INPUT" as const, message: `A node ${name} exists already.`, nodeId: other.id, path }]
+      ? [{ code: "INVALID_INPUT" as const, message: `A node ${other.name} exists already.`, nodeId: other.id, path }]
       : []),
     ...(await takenMacs(tx, [{ nodeId: node.id, nodeName: name ?? node.name, macs, path: ["input", "macs"] }])),
   ];

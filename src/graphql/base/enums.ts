@@ -374,7 +374,7 @@ export const NodeOrderFieldEnum = named(
   "NodeOrderField",
   "Sort key of a list of nodes. Nodes with equal keys are sorted by ID, so pages are stable.",
   {
-    NAME: "By name, in the order of bytes: `n10` precedes `n2`.",
+    NAME: "By name, without regard to case; `n10` precedes `n2`.",
     NATURAL_NAME: "By name, with numbers in it by their value: `n2` precedes `n10`.",
     CLUSTER:
       "By cluster, so that the nodes of each are together, those without one last. Clusters are in the order of their IDs.",

@@ -9,7 +9,7 @@ import type {
 } from "../../engine/input/node-selector.ts";
 import { FILTERED_COLUMNS, declared } from "../../store/nodes/node-fields.ts";
 import { DATABASE_CONDITIONS } from "../../store/nodes/node-filter.ts";
-import type { StringTest } from "../../store/nodes/name-filter.ts";
+import type { StringTest } from "../../store/names.ts";
 import type { NodeFilter } from "../../store/nodes/node-filter.ts";
 import { nodesByNames } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
@@ -37,13 +37,13 @@ export function labelsOf(labels: readonly LabelShape[] | null | undefined): Reco
 }
 
 export const StringFilterInput = builder.inputType("StringFilter", {
-  description: "Filter for a string. The given fields are combined with AND.",
+  description: "Filter for a name, which ignores case. The given fields are combined with AND.",
   fields: (t) => ({
     eq: t.string({ description: "Equal to this text." }),
     in: t.stringList({ description: "Equal to one of these texts; an empty list matches nothing." }),
     startsWith: t.string({ description: "Starts with this text." }),
     contains: t.string({
-      description: "Contains this text, ignoring case. Slow in large fleets: it reads every name.",
+      description: "Contains this text. Slow in large fleets: it reads every name.",
     }),
   }),
 });
@@ -53,7 +53,7 @@ export const ClusterRefInput = builder.inputType("ClusterRef", {
   isOneOf: true,
   fields: (t) => ({
     id: t.id({ description: "By global ID." }),
-    name: t.string({ description: "By exact name." }),
+    name: t.string({ description: "By name, in any case." }),
   }),
 });
 
@@ -163,7 +163,7 @@ export const NodeRefInput = builder.inputType("NodeRef", {
   isOneOf: true,
   fields: (t) => ({
     id: t.id({ description: "By global ID." }),
-    name: t.string({ description: "By exact name." }),
+    name: t.string({ description: "By name, in any case." }),
     uuid: t.field({ type: "UUID", description: "By UUID, without the type prefix of a global ID." }),
   }),
 });

@@ -1,8 +1,8 @@
 /** Filters of clusters, for the database and for streams, which decide by rows. */
 import { and } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
-import { nameCondition, nameTest } from "./name-filter.ts";
-import type { StringTest } from "./name-filter.ts";
+import { nameCondition, nameTest } from "../names.ts";
+import type { StringTest } from "../names.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import { clusters } from "../tables.ts";
 

@@ -8,25 +8,26 @@ import { inArrayParam, rowsBy } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { pageClauses, pageOf } from "../postgres/pagination.ts";
 import type { Page, PageRequest } from "../postgres/pagination.ts";
-import { clusters, nodes, runs } from "../tables.ts";
+import { isNamed, nameKey, rowsByNames } from "../names.ts";
+import { clusters, keyOfName, nodes, runs } from "../tables.ts";
 
 export type ClusterRow = typeof clusters.$inferSelect;
 
 export const clustersByIds = rowsBy(clusters, clusters.id);
 
 export async function clusterByName(reader: Reader, name: string): Promise<ClusterRow | undefined> {
-  const [row] = await reader.select().from(clusters).where(eq(clusters.name, name));
+  const [row] = await reader.select().from(clusters).where(isNamed(clusters.name, name));
   return row;
 }
 
-export const clustersByNames = rowsBy(clusters, clusters.name);
+export const clustersByNames = rowsByNames(clusters, clusters.name);
 
 export async function clustersPage(
   reader: Reader,
   filter: ClusterFilter | undefined,
   request: PageRequest,
 ): Promise<Page<ClusterRow>> {
-  const page = pageClauses(request, { column: clusters.name, id: clusters.id, descending: false });
+  const page = pageClauses(request, { column: keyOfName(clusters.name), id: clusters.id, descending: false });
   return pageOf(reader, clusters, clusterCondition(filter), page);
 }
 
@@ -44,8 +45,8 @@ export async function clusterVersionsAfterName(
   return reader
     .select({ id: clusters.id, version: sql<string>`${clusters}.xmin::text` })
     .from(clusters)
-    .where(and(clusterCondition(filter), name === null ? undefined : gt(clusters.name, name)))
-    .orderBy(asc(clusters.name))
+    .where(and(clusterCondition(filter), name === null ? undefined : gt(keyOfName(clusters.name), nameKey(name))))
+    .orderBy(asc(keyOfName(clusters.name)))
     .limit(limit);
 }
 

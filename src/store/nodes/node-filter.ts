@@ -3,13 +3,13 @@
  * the test, so that thousands of them, each with its own filter, are decided from one read (node-facts.ts). The
  * tests `test/graphql/node-lists.test.ts` (SQL) and `test/store/node-filter.test.ts` (memory) have the same cases.
  */
-import { and, eq, gte, isNotNull, isNull, lte, or, sql } from "drizzle-orm";
+import { and, eq, gte, isNotNull, isNull, or, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { NodeState } from "../../lifecycle/node-states.ts";
 import { macOf } from "../../runtime/mac-address.ts";
 import { inArrayParam, textArray } from "../postgres/array-parameter.ts";
-import { nameCondition, nameTest } from "./name-filter.ts";
-import type { StringTest } from "./name-filter.ts";
+import { isNamed, nameCondition, nameKey, nameTest } from "../names.ts";
+import type { StringTest } from "../names.ts";
 import type { NodeFacts } from "./node-facts.ts";
 import { FILTERED_COLUMNS, HAS_POWER_DRIFT, declared, hasPowerDrift } from "./node-fields.ts";
 import type { FilteredColumn, NodeRow } from "./node-fields.ts";
@@ -138,15 +138,8 @@ function inDatabaseOnly(): never {
   throw new Error("Inventories are not among the facts of a node: decide this condition in SQL.");
 }
 
-const LAST_CHARACTER = "\u{10FFFF}";
-
-/** Lets PostgreSQL use the index without knowing the prefix when it plans: the index is in the order of bytes. */
-const beginsInRange = (prefix: string): SQL | undefined =>
-  and(gte(nodes.name, prefix), lte(nodes.name, `${prefix}${LAST_CHARACTER}`));
-
 const NAME: Condition<StringTest> = {
-  sql: (test) =>
-    and(nameCondition(nodes.name, test), test.startsWith === undefined ? undefined : beginsInRange(test.startsWith)),
+  sql: (test) => nameCondition(nodes.name, test),
   test: (test) => {
     const hasName = nameTest(test);
     return ({ name }) => hasName(name);
@@ -189,8 +182,12 @@ const CONDITIONS: { readonly [Field in keyof FilterValues]: Condition<FilterValu
   },
   clusterId: equals("clusterId"),
   clusterName: {
-    sql: (name) => sql`${nodes.clusterId} = (select ${clusters.id} from ${clusters} where ${clusters.name} = ${name})`,
-    test: (name) => (node) => node.clusterName === name,
+    sql: (name) =>
+      sql`${nodes.clusterId} = (select ${clusters.id} from ${clusters} where ${isNamed(clusters.name, name)})`,
+    test: (name) => {
+      const key = nameKey(name);
+      return ({ clusterName }) => clusterName !== null && nameKey(clusterName) === key;
+    },
   },
   inCluster: isSet("clusterId"),
   driver: equals("driver"),

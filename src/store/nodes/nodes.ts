@@ -12,7 +12,8 @@ import { nodeCondition } from "./node-filter.ts";
 import type { NodeFilter } from "./node-filter.ts";
 import type { NodeRow } from "./node-fields.ts";
 import type { Failure, StoredJson } from "../records.ts";
-import { inventories, nodeSecrets, nodes } from "../tables.ts";
+import { nameKey, rowsByNames } from "../names.ts";
+import { inventories, keyOfName, nodeSecrets, nodes } from "../tables.ts";
 
 export type { NodeRow };
 export type InventoryRow = typeof inventories.$inferSelect;
@@ -20,7 +21,9 @@ export type Secrets = Readonly<Record<string, Readonly<Record<string, string>>>>
 
 export const nodesByIds = rowsBy(nodes, nodes.id);
 
-export const nodesByNames = rowsBy(nodes, nodes.name);
+const NAME_KEY = keyOfName(nodes.name);
+
+export const nodesByNames = rowsByNames(nodes, nodes.name);
 
 /** The part of nodes that a forecast needs. */
 export async function nodeStatesByIds(
@@ -40,7 +43,7 @@ export async function nodeKeys(reader: Reader, filter: NodeFilter): Promise<{ id
     .select({ id: nodes.id, name: nodes.name })
     .from(nodes)
     .where(nodeCondition(filter))
-    .orderBy(asc(nodes.name));
+    .orderBy(asc(NAME_KEY));
 }
 
 /**
@@ -64,7 +67,7 @@ export async function lockFreeNodes(
   { names, ids }: { readonly names: readonly string[]; readonly ids: readonly string[] },
 ): Promise<NodeRow[]> {
   const which = or(
-    names.length === 0 ? undefined : inArrayParam(nodes.name, names),
+    names.length === 0 ? undefined : inArrayParam(NAME_KEY, names.map(nameKey)),
     ids.length === 0 ? undefined : inArrayParam(nodes.id, ids),
   );
   if (!which) return [];
@@ -73,10 +76,10 @@ export async function lockFreeNodes(
 
 /** Orders of nodes: the key in SQL and of a row, and whether it is a time. */
 export const NODE_ORDERS = {
-  NAME: { sql: nodes.name, key: ({ name }: NodeRow) => name, kind: "text" },
+  NAME: { sql: NAME_KEY, key: ({ name }: NodeRow) => nameKey(name), kind: "text" },
   NATURAL_NAME: {
-    sql: sql`natural_key(${nodes.name})`,
-    key: ({ name }: NodeRow) => naturalKey(name),
+    sql: sql`natural_key(${NAME_KEY})`,
+    key: ({ name }: NodeRow) => naturalKey(nameKey(name)),
     kind: "text",
   },
   STATE: { sql: nodes.state, key: ({ state }: NodeRow) => state, kind: "text" },
@@ -159,8 +162,8 @@ export async function nodeVersionsAfterName(
   return reader
     .select({ id: nodes.id, version: sql<string>`${nodes}.xmin::text` })
     .from(nodes)
-    .where(and(nodeCondition(filter), name === null ? undefined : gt(nodes.name, name)))
-    .orderBy(asc(nodes.name))
+    .where(and(nodeCondition(filter), name === null ? undefined : gt(NAME_KEY, nameKey(name))))
+    .orderBy(asc(NAME_KEY))
     .limit(limit);
 }
 

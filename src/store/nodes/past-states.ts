@@ -12,7 +12,7 @@ import { cutPage, instantText, pageClauses } from "../postgres/pagination.ts";
 import type { Page, PageRequest } from "../postgres/pagination.ts";
 import { nodeCondition } from "./node-filter.ts";
 import type { NodeFilter } from "./node-filter.ts";
-import { nodes } from "../tables.ts";
+import { keyOfName, nodes } from "../tables.ts";
 import { cursorBefore } from "../log/transitions.ts";
 import type { CursorOfTime } from "../log/transitions.ts";
 
@@ -51,12 +51,16 @@ function pastNodes({ position, filter, states }: PastStates): SQL {
       from ${nodes} left join undone on undone.node_id = ${nodes.id}
       where (undone.node_id is null or undone.from_state is not null) and (${condition ?? sql`true`})
       ${condition ? sql`` : deleted}
-    ), past as (select id, name collate "C" as name, state, until from existing where ${wanted})`;
+    ), past as (select id, name, state, until from existing where ${wanted})`;
 }
 
 /** A page of the nodes with their states then, by name. */
 export async function pastNodesPage(reader: Reader, request: PastStates, page: PageRequest): Promise<Page<PastNode>> {
-  const { where, orderBy } = pageClauses(page, { column: sql`past.name`, id: sql`past.id`, descending: false });
+  const { where, orderBy } = pageClauses(page, {
+    column: keyOfName(sql`past.name`),
+    id: sql`past.id`,
+    descending: false,
+  });
   const rows = await reader.execute<PastNode & Record<string, unknown>>(sql`
     with ${pastNodes(request)}
     select id, name, state, ${instantText(sql`until`)} as until

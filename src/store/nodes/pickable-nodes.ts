@@ -7,7 +7,7 @@ import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { hasClusterCondition, nodeCondition } from "./node-filter.ts";
 import type { NodeFilter } from "./node-filter.ts";
-import { nodes, runs } from "../tables.ts";
+import { keyOfName, nodes, runs } from "../tables.ts";
 
 type NodeKey = { readonly id: string; readonly name: string };
 
@@ -52,6 +52,6 @@ function firstKeys(reader: Reader, which: SQL | undefined, limit: number) {
     .select({ id: nodes.id, name: nodes.name })
     .from(nodes)
     .where(which)
-    .orderBy(asc(nodes.name))
+    .orderBy(asc(keyOfName(nodes.name)))
     .limit(limit);
 }

@@ -9,7 +9,7 @@ import type { Reader, Tx } from "../postgres/database.ts";
 import { countsBelow, numberedClauses, pagesBelow } from "../postgres/pagination.ts";
 import type { NumberedRequest, Page } from "../postgres/pagination.ts";
 import type { Failure, JsonObject } from "../records.ts";
-import { discoveries, discoverySecrets, nodes, operations } from "../tables.ts";
+import { discoveries, discoverySecrets, keyOfName, nodes, operations } from "../tables.ts";
 
 export type DiscoveryRow = typeof discoveries.$inferSelect;
 export type DiscoveryState = DiscoveryRow["state"];
@@ -201,7 +201,7 @@ export async function nodeWithSettings(reader: Reader, driver: string, settings:
     .select({ id: nodes.id })
     .from(nodes)
     .where(and(isGivenPowerBy(driver), sql`${nodes.settings} -> ${driver} = ${JSON.stringify(settings)}::text::jsonb`))
-    .orderBy(asc(nodes.name))
+    .orderBy(asc(keyOfName(nodes.name)))
     .limit(1);
   return row?.id ?? null;
 }

@@ -2,7 +2,7 @@
  * Lists in conditions as one parameter: their length depends on callers, and a statement takes at most 65,534
  * parameters.
  */
-import { eq, sql } from "drizzle-orm";
+import { Column, eq, is, sql } from "drizzle-orm";
 import type { InferSelectModel, SQL } from "drizzle-orm";
 import type { PgColumn, PgTable } from "drizzle-orm/pg-core";
 import type { Reader } from "./connect.ts";
@@ -12,18 +12,18 @@ import type { Reader } from "./connect.ts";
  * them. A single value becomes an equality: an index that begins with the column then returns rows in the order of its
  * next column.
  */
-export function inArrayParam(column: PgColumn, values: readonly string[]): SQL {
+export function inArrayParam(column: PgColumn | SQL, values: readonly string[]): SQL {
   const unique = [...new Set(values)];
   const [only] = unique;
   return unique.length === 1 && only !== undefined
-    ? eq(column, only)
-    : sql`${column} = any(${textArray(unique)}::${sql.raw(column.getSQLType())}[])`;
+    ? eq(column as PgColumn, only)
+    : sql`${column} = any(${textArray(unique)}::${sql.raw(is(column, Column) ? column.getSQLType() : "text")}[])`;
 }
 
 /** Reads the rows of a table whose column has one of the values. */
 export function rowsBy<Table extends PgTable>(
   table: Table,
-  column: PgColumn,
+  column: PgColumn | SQL,
 ): (reader: Reader, values: readonly string[]) => Promise<InferSelectModel<Table>[]> {
   return async (reader, values) => {
     if (values.length === 0) return [];

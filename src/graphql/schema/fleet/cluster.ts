@@ -3,6 +3,7 @@ import type { ClusterEdited } from "../../../engine/inventory/clusters.ts";
 import { clusterByName, clustersPage, countClusters } from "../../../store/nodes/clusters.ts";
 import { CLUSTER_FIELDS } from "../../../store/nodes/node-fields.ts";
 import { operationCountsOfClusters, operationsOfClusters } from "../../../store/operations/operation-lists.ts";
+import { nameKey } from "../../../store/names.ts";
 import type { NodeState } from "../../../lifecycle/node-states.ts";
 import { builder, given, needs } from "../../base/builder.ts";
 import { addMutation } from "../../base/mutation.ts";
@@ -117,7 +118,7 @@ builder.queryField("clusters", (t) =>
       const filter = clusterFilter(args.filter);
       return connectionOf(
         await clustersPage(reader, filter, pageRequest(args, "text")),
-        ({ name }) => name,
+        ({ name }) => nameKey(name),
         () => countClusters(reader, filter),
       );
     },

@@ -92,7 +92,7 @@ const RunbookRefInput = builder.inputType("RunbookRef", {
   isOneOf: true,
   fields: (t) => ({
     id: t.id({ description: "By global ID." }),
-    name: t.string({ description: "By exact name." }),
+    name: t.string({ description: "By name, in any case." }),
   }),
 });
 

@@ -2,6 +2,7 @@
 import type { InputShapeFromFields } from "@pothos/core";
 import { countImages, imageByRef, imagesPage } from "../../../store/images.ts";
 import type { ImageFilter, ImageRef as ImageChoice, ImageRow } from "../../../store/images.ts";
+import { nameKey } from "../../../store/names.ts";
 import { builder, givenMembers, needs } from "../../base/builder.ts";
 import type { InputFields } from "../../base/builder.ts";
 import { connectionOf, connectionType, pageArgs, pageRequest } from "../../base/connection.ts";
@@ -88,7 +89,7 @@ export const ImageRefInput = builder.inputType("ImageRef", {
   isOneOf: true,
   fields: (t) => ({
     id: t.id({ description: "By global ID or UUID." }),
-    name: t.string({ description: "By exact name." }),
+    name: t.string({ description: "By name, in any case." }),
   }),
 });
 
@@ -154,7 +155,7 @@ builder.queryField("images", (t) =>
       const filter = imageFilter(args.filter);
       return connectionOf(
         await imagesPage(reader, filter, pageRequest(args, "text")),
-        ({ name }) => name,
+        ({ name }) => nameKey(name),
         () => countImages(reader, filter),
       );
     },

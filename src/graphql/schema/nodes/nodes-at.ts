@@ -3,6 +3,7 @@ import { GraphQLError } from "graphql";
 import { pastNodesPage, pastStateCounts, pastTime } from "../../../store/nodes/past-states.ts";
 import type { PastNode, PastStates } from "../../../store/nodes/past-states.ts";
 import type { LogCursor } from "../../../store/log/transitions.ts";
+import { nameKey } from "../../../store/names.ts";
 import { builder, given, needs } from "../../base/builder.ts";
 import {
   badInput,
@@ -76,7 +77,7 @@ const NodesAtRef = builder.objectRef<NodesAt>("NodesAt").implement({
       resolve: async (past, args, { services: { database } }) =>
         connectionOf(
           await pastNodesPage(database.reader, past, pageRequest(args, "text", NODES_PAGE_MAX)),
-          ({ name }) => name,
+          ({ name }) => nameKey(name),
           async () => (await pastStateCounts(database.reader, past)).reduce((sum, { count }) => sum + count, 0),
         ),
     }),
