@@ -37,8 +37,8 @@ export const MUTATIONS: readonly Mutation[] = [
     id: "M03",
     breaks: "a busy node is refused",
     file: "src/lifecycle/admission.ts",
-    from: "if (node.busyWith) {",
-    to: "if (node.busyWith && request.options.until) {",
+    from: "if (node.busyWith && !(isForcedPower && node.busyWith.isWaiting))",
+    to: "if (node.busyWith && request.options.until && !(isForcedPower && node.busyWith.isWaiting))",
     tests: ["test/lifecycle/admission.test.ts"],
   },
   {

@@ -1,7 +1,7 @@
 /**
  * The plan hash: the same as long as the verb, the failure policy, the nodes, their states, plans, targets, variables,
- * host groups, image, root disk, user data and power after a failure are. It is `<covered>.<nodes>.<whole>`: a mark of each thing
- * that it covers, and of each node if there are few, so that a refusal can name what differs.
+ * host groups, image, root disk, user data and power after a failure are. It is `<covered>.<nodes>.<whole>`: a mark of
+ * each thing that it covers, and of each node if there are few, so that a refusal can name what differs.
  */
 import { createHash } from "node:crypto";
 import type { Refusal } from "../../errors.ts";
