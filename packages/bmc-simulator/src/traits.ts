@@ -35,6 +35,7 @@ export type QuirkName =
   | "post-moves"
   | "drive-fails"
   | "expand-is-empty"
+  | "pages-without-end"
   | "memory-is-empty";
 
 export interface Traits {
