@@ -476,7 +476,15 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-310",
-        rule: "Secrets of settings are masked in every text of a driver: as they are, and as encoded in JSON, URLs, forms, Base64 and hexadecimal.",
+        rule: "Secrets of settings are masked in every text of a driver: as they are, and as encoded in JSON, URLs, forms, HTML, source code, Base64 and hexadecimal, up to three times over.",
+      },
+      {
+        id: "R-831",
+        rule: "The secret in the URL of a virtual medium is masked in the same way in what drivers and BMCs answer.",
+      },
+      {
+        id: "R-832",
+        rule: "Texts of drivers, machines and agents are stored without terminal sequences, control characters but line breaks, and invisible characters, which requests refuse in reasons, notes and labels.",
       },
       { id: "R-214", rule: "A plugin with another content than its pinned hash is refused." },
       {
@@ -685,6 +693,10 @@ export const RULES: readonly RuleSection[] = [
       {
         id: "R-391",
         rule: "A boot device is set for the next start or for every start, in the requested boot mode, and read back; what differs is sent once more in full.",
+      },
+      {
+        id: "R-833",
+        rule: "A collection of a BMC is read for 200 pages at most, also if its pages are empty.",
       },
       {
         id: "R-392",

@@ -65,6 +65,7 @@ const NOT_NOW_WAIT_MAX = 15;
 /** Time that is left of a call for the last request. */
 const LAST_TRY_MS = 2_000;
 const MEMBERS_MAX = 10_000;
+const PAGES_MAX = 200;
 const PART_TRIES = 2;
 const SILENT_PARTS_MAX = 4;
 const READS_AT_ONCE = 4;
@@ -321,7 +322,12 @@ export class RedfishService {
         : this.find(next, what));
       if (page === undefined) return path.includes("$expand") || members.length === 0 ? undefined : members;
       members.push(...items(page, "Members"));
-      if (members.length > MEMBERS_MAX) throw this.#flaw(`lists more than ${MEMBERS_MAX} members of ${path}`);
+      if (members.length > MEMBERS_MAX || seen.size > PAGES_MAX) {
+        const flaw = `lists a collection without end, more than ${MEMBERS_MAX} members or ${PAGES_MAX} pages`;
+        if (!this.#isPartial) throw this.#flaw(`${flaw}: ${path}`);
+        this.#unread.set(path.split("?")[0] ?? path, { reason: `The BMC ${flaw}.`, isMissing: false });
+        return members;
+      }
       next = text(page, "Members@odata.nextLink") ?? text(page, "@odata.nextLink");
     }
     return members;

@@ -3,7 +3,7 @@ import { isIP } from "node:net";
 import type { AgentResult } from "../drivers/driver.ts";
 import type { AgentReport, Bearer } from "../engine/agents/agents.ts";
 import { macOf } from "../runtime/mac-address.ts";
-import { storableText } from "../runtime/text.ts";
+import { plainText } from "../runtime/text.ts";
 import type { StoredJson } from "../store/records.ts";
 
 const TEXT_LENGTH_MAX = 200;
@@ -58,7 +58,7 @@ function taskOf(value: unknown): NonNullable<AgentReport["task"]> | string {
   return {
     id,
     percent: Math.min(100, Math.max(0, Number(percent ?? 0))),
-    message: typeof message === "string" ? storableText(message).slice(0, MESSAGE_LENGTH_MAX).toWellFormed() : null,
+    message: typeof message === "string" ? plainText(message).slice(0, MESSAGE_LENGTH_MAX).toWellFormed() : null,
   };
 }
 
@@ -78,7 +78,7 @@ export function resultOf(value: unknown): { readonly instance: string; readonly 
   const { code, message, retryable, retried } = error;
   if (!isText(code)) return "error.code must be a text.";
   if (typeof message !== "string") return "error.message must be a text.";
-  const text = storableText(message).slice(0, MESSAGE_LENGTH_MAX).toWellFormed();
+  const text = plainText(message).slice(0, MESSAGE_LENGTH_MAX).toWellFormed();
   return {
     instance,
     result: {
@@ -95,7 +95,7 @@ export function resultOf(value: unknown): { readonly instance: string; readonly 
  */
 export function storableJson(value: unknown, depth = 0): StoredJson | undefined {
   if (depth > NESTING_MAX) return undefined;
-  if (typeof value === "string") return storableText(value);
+  if (typeof value === "string") return plainText(value);
   if (typeof value === "number" || typeof value === "boolean" || value === null) return value;
   if (typeof value !== "object") return undefined;
   if (Array.isArray(value)) {
@@ -106,7 +106,7 @@ export function storableJson(value: unknown, depth = 0): StoredJson | undefined 
   for (const [key, member] of Object.entries(value)) {
     const stored = storableJson(member, depth + 1);
     if (stored === undefined) return undefined;
-    entries.push([storableText(key), stored]);
+    entries.push([plainText(key), stored]);
   }
   return Object.fromEntries(entries);
 }

@@ -11,11 +11,24 @@ export function isStorableText(text: string): boolean {
 }
 
 /**
- * Whether a text has a control character (C0, C1) or changes the direction of text: terminals would execute it, and
- * people would read another text than is stored.
+ * Control characters (C0, C1), and invisible ones that join text or change its direction: terminals would execute them,
+ * and people would read another text than is stored.
  */
+const CONTROL = String.raw`[\p{Cc}\p{Cf}\u2028\u2029]`;
+const HAS_CONTROLS = new RegExp(CONTROL, "u");
+const CONTROLS_BUT_LINES = new RegExp(String.raw`(?![\n\t]|\r\n)${CONTROL}`, "gu");
+/** Sequences that terminals execute: those of ECMA-48, and the texts that some begin. */
+const TERMINAL_SEQUENCES =
+  // oxlint-disable-next-line no-control-regex -- these are what it looks for
+  /(?:\u001B\[|\u009B)[0-?]*[ -/]*[@-~]|(?:\u001B[\]PX^_]|[\u0090\u0098\u009D-\u009F])[^\u0007\u001B\u009C]*(?:\u0007|\u001B\\|\u009C)?|\u001B[ -/]*[0-~]/g;
+
 export function hasControls(text: string): boolean {
-  return /[\p{Cc}\u061C\u200E\u200F\u202A-\u202E\u2066-\u2069]/u.test(text);
+  return HAS_CONTROLS.test(text);
+}
+
+/** A text from outside as people may see it: storable, on lines, without anything that a terminal executes. */
+export function plainText(text: string): string {
+  return storableText(text).replaceAll(TERMINAL_SEQUENCES, "").replaceAll(CONTROLS_BUT_LINES, "");
 }
 
 /** The beginning of a text, without half of a surrogate pair at its end. */

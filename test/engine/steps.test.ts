@@ -8,6 +8,8 @@ import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import type { AnyCall } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
 
+const MEDIUM_SECRET = "Zk3v9_mQ-x7Tq1LrW8bYc2dEf5gHj6nP0sUaVtRwXyZ";
+const MEDIUM_URL = `http://10.0.0.1:4010/media/1b671a64-40d5-491e-99b0-da01ff1f3341.${MEDIUM_SECRET}/agent.iso`;
 const done: StepResult = { kind: "done" };
 const memos: unknown[] = [];
 const keys = new Map<string, string[]>();
@@ -96,6 +98,26 @@ const DRIVERS = [
       aStep("talkative", "clean", async ({ settings, progress }) => {
         progress(250, `logging in with ${String(settings["password"])}`);
         return { kind: "failed", reason: `login ${String(settings["password"])} was refused`, retryable: false };
+      }),
+    ),
+  }),
+  aDriver("echoing", {
+    media: {
+      async insert(_call, url) {
+        const spellings = [
+          url,
+          encodeURIComponent(url),
+          Buffer.from(url).toString("base64"),
+          url.replaceAll("/", "&#47;"),
+        ];
+        throw new Error(`\u001B[31mno\u001B[0m \u202Elive\u200B: ${spellings.join(" ")}`);
+      },
+      async eject() {},
+    },
+    clean: stepsOf(
+      aStep("insert", "clean", async ({ media }) => {
+        await media.insert(MEDIUM_URL);
+        return { kind: "done" };
       }),
     ),
   }),
@@ -342,6 +364,14 @@ describe("backoff between two attempts", () => {
       [3, "SUCCEEDED", null],
     ]);
   });
+});
+
+test("texts of a machine have no secret of a medium in any spelling, no terminal sequence and no invisible character [R-831, R-832]", async () => {
+  const { run } = await cleanedBy("echoing");
+  const { message } = run.failure ?? {};
+  expect(message).toContain("failed: no live: *** http%3A");
+  expect(message).not.toContain(MEDIUM_SECRET);
+  expect((await ostler.dump()).filter((row) => row.includes(MEDIUM_SECRET) || row.includes("\u202E"))).toEqual([]);
 });
 
 describe("characters that the database cannot store", () => {

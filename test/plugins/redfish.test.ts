@@ -304,6 +304,16 @@ describe("Redfish inspection of a machine with parts that cannot be read", () =>
     expect(unread).toMatchObject([{ reason: "The BMC reports no value of it." }]);
   });
 
+  test("a collection whose pages have no end was read until the timeout: it stands in unread after 200 pages [R-833]", async () => {
+    await using lab = await redfishLab({ traits: { quirks: ["pages-without-end"] } });
+    const result = await lab.step("read_inventory");
+    expect(result).toMatchObject({
+      kind: "done",
+      output: { unread: [{ path: expect.stringMatching(/\/Memory$/), reason: expect.stringContaining("200 pages") }] },
+    });
+    expect(lab.bmc.state.quirkCounts["pages"]).toBeLessThan(210);
+  });
+
   test("a system that cannot be read, or a BMC that stops answering, fails the inspection [R-392]", async () => {
     await using lab = await redfishLab();
     lab.bmc.faults.set([{ kind: "answer", status: 500, body: "error", path: "/Systems/1", method: "GET" }]);

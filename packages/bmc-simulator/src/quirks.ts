@@ -174,6 +174,14 @@ export const QUIRKS: Readonly<Record<QuirkName, Quirk>> = {
         ? { ...shown, Members: shown["Members"].map((one: unknown) => (isBody(one) ? emptied(one) : one)) }
         : shown,
   },
+  "pages-without-end": {
+    about: "the collection of memory modules has empty pages without end, each with a link to a new one",
+    after: (request, shown) => {
+      if (!request.path.endsWith("/Memory")) return shown;
+      const next = `${ROOT}${request.path}?$skip=${countOf(request, "pages") + 1}`;
+      return { ...shown, Members: [], "Members@odata.nextLink": next };
+    },
+  },
   "memory-is-empty": {
     about: "the first memory module has null in place of every value",
     after: ({ path }, shown) => {

@@ -40,6 +40,7 @@ export type QuirkName =
   | "two-systems"
   | "drive-fails"
   | "expand-is-empty"
+  | "pages-without-end"
   | "memory-is-empty";
 
 export interface Traits {

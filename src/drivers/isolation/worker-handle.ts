@@ -17,6 +17,7 @@ import { messageOf } from "../../errors.ts";
 import type { Log } from "../../log.ts";
 import type { DriverMemory, DriverPermission } from "../driver.ts";
 import type { EgressLimits } from "../egress.ts";
+import { plainText } from "../../runtime/text.ts";
 import { createMask } from "../secret-masking.ts";
 import { CallTime } from "./call-time.ts";
 import { HEAP_MB, PLAIN_PLACE, launch } from "./launch.ts";
@@ -434,7 +435,7 @@ class WorkerHandle implements Handle {
     for (const [name, stream] of Object.entries({ stdout, stderr }))
       readLines(
         stream,
-        (line) => this.#log.info({ stream: name }, shorten(this.#mask.all(line), PRINTED_LINE_LENGTH_MAX)),
+        (line) => this.#log.info({ stream: name }, shorten(this.#mask.all(plainText(line)), PRINTED_LINE_LENGTH_MAX)),
         (text) => {
           if (text.includes("heap out of memory")) this.#isOutOfMemory = true;
         },

@@ -17,7 +17,7 @@ import { recordRejectedCallback } from "../../store/runs/rejected-callbacks.ts";
 import { lockRun } from "../../store/runs/run-locks.ts";
 import { updateRun } from "../../store/runs/runs.ts";
 import { LruMap } from "../../runtime/lru-map.ts";
-import { cutTo, storableText } from "../../runtime/text.ts";
+import { cutTo, plainText } from "../../runtime/text.ts";
 import { REJECTED_MAX, deliverCallback } from "../execution/boundary/callback.ts";
 import { AGENT_PROTOCOL } from "../input/agent-media.ts";
 import { createRedactor } from "../input/secret-redactor.ts";
@@ -180,7 +180,7 @@ async function redactorOf(
 }
 
 function identityOf({ version, architecture, bootMode, address, macs, disks }: AgentReport): AgentIdentity {
-  const short = (text: string) => cutTo(storableText(text), TEXT_LENGTH_MAX);
+  const short = (text: string) => cutTo(plainText(text), TEXT_LENGTH_MAX);
   return {
     version: short(version),
     architecture,

@@ -1,23 +1,30 @@
-/** Output of drivers, made fit to be stored, logged and shown: secrets are masked, unstorable characters replaced. */
+/** Output of drivers, made fit to be stored, logged and shown: plain texts, in which secrets are masked. */
 import { createMask } from "../../drivers/secret-masking.ts";
-import { storableText } from "../../runtime/text.ts";
+import { plainText } from "../../runtime/text.ts";
 import type { StoredJson } from "../../store/records.ts";
 
 export interface Redactor {
   text(text: string): string;
   json(value: StoredJson): StoredJson;
+  /** Masks further secrets from now on. */
+  hide(secrets: readonly string[]): void;
 }
 
 /** A redactor that masks further secrets too. */
 export function withSecrets(redactor: Redactor, secrets: readonly string[]): Redactor {
   if (secrets.length === 0) return redactor;
   const more = createRedactor(secrets);
-  return { text: (text) => more.text(redactor.text(text)), json: (value) => more.json(redactor.json(value)) };
+  return {
+    text: (text) => more.text(redactor.text(text)),
+    json: (value) => more.json(redactor.json(value)),
+    hide: redactor.hide,
+  };
 }
 
 export function createRedactor(secrets: readonly string[]): Redactor {
-  const mask = createMask(secrets);
-  const text = (given: string) => mask.all(storableText(given));
+  let known = secrets;
+  let mask = createMask(known);
+  const text = (given: string) => mask.all(plainText(given));
   const json = (value: StoredJson): StoredJson => {
     if (typeof value === "string") return text(value);
     if (Array.isArray(value)) return value.map(json);
@@ -25,5 +32,20 @@ export function createRedactor(secrets: readonly string[]): Redactor {
       return Object.fromEntries(Object.entries(value).map(([key, member]) => [text(key), json(member)]));
     return value;
   };
-  return { text, json };
+  const hide = (more: readonly string[]) => {
+    known = [...new Set([...known, ...more])];
+    mask = createMask(known);
+  };
+  return { text, json, hide };
+}
+
+/** Shorter parts of a URL are words. */
+const RANDOM = [/^(?=.*\d)(?=.*[a-z])(?=.*[A-Z])[\w-]{16,}$/, /^[\da-f]{16,}$/i];
+
+/** What may be secret in a URL: as a whole, its password, and parts that look random. */
+export function urlSecrets(url: string): readonly string[] {
+  if (!URL.canParse(url)) return [url];
+  const { pathname, search, password } = new URL(url);
+  const random = `${pathname}${search}`.split(/[/.?&=]/).filter((part) => RANDOM.some((pattern) => pattern.test(part)));
+  return [url, ...random, ...(password === "" ? [] : [decodeURIComponent(password)])];
 }

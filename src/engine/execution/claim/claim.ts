@@ -4,6 +4,7 @@
  * phase. A parked step is entered again. A step whose process died is entered again, or fails if it must not run twice
  * or has ended three processes.
  */
+import { createRedactor } from "../../input/secret-redactor.ts";
 import { LruMap } from "../../../runtime/lru-map.ts";
 import { withinTime } from "../../../runtime/timeout.ts";
 import { Circuits } from "../../../drivers/circuits.ts";
@@ -354,7 +355,7 @@ function unusableMachine(node: NodeRow): Machine {
   return {
     node,
     composition: { giver: () => null, givers: () => [], inspectors: [], drivers: [] },
-    redactor: { text: (text) => text, json: (json) => json },
+    redactor: createRedactor([]),
     circuits: new Circuits(),
     settingsOf: () => undefined,
   };
