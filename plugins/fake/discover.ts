@@ -3,7 +3,8 @@
  * node is the address at which it was found, so a second discovery recognizes it.
  */
 import { lazySchema } from "../lazy-schema.ts";
-import type { DiscoverCall, DiscoverInterface } from "../../src/drivers/driver.ts";
+import type { Output } from "../lazy-schema.ts";
+import type { DiscoverInterface } from "../../src/drivers/driver.ts";
 import { FakeError } from "./error.ts";
 import { passGate, pause, untilOrAborted } from "./gates.ts";
 import type { Journal } from "./journal.ts";
@@ -37,12 +38,11 @@ const discoverSettings = lazySchema((z) =>
     .meta({ description: "Simulated machines, by address." }),
 );
 
-export function fakeDiscovery(journal: Journal): DiscoverInterface<FakeSettings> {
+export function fakeDiscovery(journal: Journal): DiscoverInterface<FakeSettings, Output<typeof discoverSettings>> {
   return {
     settings: discoverSettings,
-    async probe(call: DiscoverCall) {
-      const { address, signal } = call;
-      const settings = discoverSettings.parse(call.settings);
+    async probe(call) {
+      const { address, signal, settings } = call;
       signal.throwIfAborted();
       journal({ node: address, step: "discover.probe" });
       await call.timed("fake discover.probe", async () => {

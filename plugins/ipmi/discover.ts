@@ -4,6 +4,7 @@
  */
 import { isIPv6 } from "node:net";
 import { lazySchema } from "../lazy-schema.ts";
+import type { Output } from "../lazy-schema.ts";
 import type { DiscoverCall, DiscoverInterface } from "../../src/drivers/driver.ts";
 import { IpmiError } from "./failure.ts";
 import { addressOf } from "./ipmitool.ts";
@@ -26,12 +27,14 @@ const discoverSettings = lazySchema((z) => {
     .meta({ description: "Login at BMCs: the settings of a node without the address." });
 });
 
-export function ipmiDiscovery(ipmitool: Ipmitool): DiscoverInterface<IpmiSettings> {
+type Login = Output<typeof discoverSettings>;
+
+export function ipmiDiscovery(ipmitool: Ipmitool): DiscoverInterface<IpmiSettings, Login> {
   return {
     settings: discoverSettings,
     async probe(call) {
       call.signal.throwIfAborted();
-      const { cipherSuite: requested, ...login } = discoverSettings.parse(call.settings);
+      const { cipherSuite: requested, ...login } = call.settings;
       const at = (suite: 3 | 17): IpmiSettings => settingsAt(call.address, { ...login, cipherSuite: suite });
       await requirePresence(call, at(requested ?? 17));
       const [first, second] = requested === undefined ? ([17, 3] as const) : [requested];
@@ -64,7 +67,7 @@ function settingsAt(address: string, login: Omit<IpmiSettings, "address">): Ipmi
   });
 }
 
-async function requirePresence(call: DiscoverCall, settings: IpmiSettings): Promise<void> {
+async function requirePresence(call: DiscoverCall<Login>, settings: IpmiSettings): Promise<void> {
   const { port, replySeconds } = settings;
   const { signal } = call;
   const address = addressOf({ ...call, settings });
@@ -78,7 +81,7 @@ async function requirePresence(call: DiscoverCall, settings: IpmiSettings): Prom
   });
 }
 
-async function logIn(ipmitool: Ipmitool, call: DiscoverCall, settings: IpmiSettings): Promise<IpmiSettings> {
+async function logIn(ipmitool: Ipmitool, call: DiscoverCall<Login>, settings: IpmiSettings): Promise<IpmiSettings> {
   await ipmitool.run(
     { ...call, settings },
     { task: "report its power", words: ["chassis", "power", "status"], expect: /./ },

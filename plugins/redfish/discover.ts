@@ -1,5 +1,6 @@
 /** Discovery: the service root, which needs no login, recognizes a Redfish service; then the login is tried. */
 import { lazySchema } from "../lazy-schema.ts";
+import type { Output } from "../lazy-schema.ts";
 import type { DiscoverInterface, DriverMemory } from "../../src/drivers/driver.ts";
 import { RedfishError } from "./error.ts";
 import { present, text } from "./resource.ts";
@@ -15,7 +16,9 @@ const discoverSettings = lazySchema((z) =>
     .meta({ description: "Login at BMCs: the settings of a node without the address." }),
 );
 
-export function redfishDiscovery(memory: DriverMemory | undefined): DiscoverInterface<RedfishSettings> {
+type Login = Output<typeof discoverSettings>;
+
+export function redfishDiscovery(memory: DriverMemory | undefined): DiscoverInterface<RedfishSettings, Login> {
   return {
     settings: discoverSettings,
     async probe(call) {
@@ -39,8 +42,8 @@ export function redfishDiscovery(memory: DriverMemory | undefined): DiscoverInte
   };
 }
 
-function settingsAt(address: string, login: unknown): RedfishSettings {
-  const result = redfishSettings.safeParse({ ...discoverSettings.parse(login), address });
+function settingsAt(address: string, login: Login): RedfishSettings {
+  const result = redfishSettings.safeParse({ ...login, address });
   if (result.success) return result.data;
   throw new RedfishError({
     kind: "OTHER",

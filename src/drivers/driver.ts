@@ -544,20 +544,23 @@ export interface InspectInterface<Settings> extends StepInterface<Settings> {
   readonly withoutReboot: boolean;
 }
 
-/** Finds machines. */
-export interface DiscoverInterface<Settings> {
+/** Settings of a probe, such as the login. */
+export type ProbeSettings = Readonly<Record<string, Json | undefined>>;
+
+/** Finds machines. `Probe`: the type of the settings of a probe. */
+export interface DiscoverInterface<Settings, Probe extends ProbeSettings = ProbeSettings> {
   /**
    * Schema of the settings for a probe: a node's settings without the part that the probe finds, mainly the
    * credentials. Secrets are marked as in `Driver.settings`.
    */
-  readonly settings: Schema<Readonly<Record<string, Json | undefined>>>;
+  readonly settings: Schema<Probe>;
   /**
    * Checks whether a machine that this driver supports answers at a host name or IP address. Returns the settings of a
    * node at that address, and what the machine reports of its name, serial number and UUID: by these two a machine is
    * recognized that is registered at another address. A list if the controller there has several machines. Throws if
    * nothing answers or the login is refused.
    */
-  probe(call: DiscoverCall): Promise<FoundAt<Settings> | readonly FoundAt<Settings>[]>;
+  probe(call: DiscoverCall<Probe>): Promise<FoundAt<Settings> | readonly FoundAt<Settings>[]>;
 }
 
 /** A machine that a probe has found. */
@@ -569,12 +572,12 @@ export interface FoundAt<Settings> {
 }
 
 /** The argument of a probe. */
-export interface DiscoverCall {
+export interface DiscoverCall<Probe extends ProbeSettings = ProbeSettings> {
   readonly address: string;
   /** As in `Call`, with `address` too. */
   readonly addresses?: Readonly<Record<string, string>>;
   /** Validated by `DiscoverInterface.settings`, secrets included. */
-  readonly settings: Readonly<Record<string, Json | undefined>>;
+  readonly settings: Probe;
   readonly signal: AbortSignal;
   readonly deadline: Date;
   log(message: string): void;

@@ -7,7 +7,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import type { SQL } from "drizzle-orm";
 import * as z from "zod";
 import type { Deadline } from "../../src/drivers/deadline.ts";
-import type { DiscoverCall, Driver } from "../../src/drivers/driver.ts";
+import type { DiscoverCall, DiscoverInterface, Driver } from "../../src/drivers/driver.ts";
 import type { DiscoverRequest } from "../../src/engine/discovery/discover.ts";
 import { isFingerprintOf } from "../../src/engine/input/secret-fingerprint.ts";
 import type { Database, Tx } from "../../src/store/postgres/database.ts";
@@ -37,7 +37,19 @@ const discovering = (name: string, more: object = {}): Driver<never> =>
 const plain = discovering("plain");
 const finder = discovering("finder", { controllerOf: ({ at }: { at?: string }) => at ?? "" });
 
-const ostler = await engineUnderTest({ drivers: [plain, finder, aDriver("blind")], probeMs: 2_000 });
+const login = z.strictObject({ user: z.string(), port: z.int().default(22) });
+/** The settings of its probe have the type of their schema: tsc fails if they do not. */
+const typed: DiscoverInterface<object, z.output<typeof login>> = {
+  settings: login,
+  probe: async ({ address, settings: { user, port } }) => ({
+    settings: { at: `${user.toUpperCase()}@${address}:${port.toFixed()}` },
+  }),
+};
+
+const ostler = await engineUnderTest({
+  drivers: [plain, finder, aDriver("blind"), discovering("typed", { discover: typed })],
+  probeMs: 2_000,
+});
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 /** Runs once, after the next transaction has read an operation: changes that happen between two reads. */
@@ -137,6 +149,12 @@ describe("discovered machine", () => {
       { ordinal: 1, address: host(2), state: "REGISTERED", nodeId: unnamed?.id, failure: null },
     ]);
     expect(await ostler.foldedLog()).toEqual(await ostler.nodeStates());
+  });
+
+  test("a probe gets its settings with the type and the defaults of their schema", async () => {
+    const { host } = aNetwork();
+    await ostler.operationEnds(await begin({ driver: "typed", addresses: [host(1)], settings: { user: "root" } }));
+    expect((await nodeNamed(host(1)))?.settings).toEqual({ typed: { at: `ROOT@${host(1)}:22` } });
   });
 
   test("discovered machine can be managed at once", async () => {
@@ -433,7 +451,7 @@ describe("discovery request", () => {
 
   test.each([
     ["tape", "INVALID_INPUT", /not loaded/],
-    ["blind", "UNSUPPORTED_BY_DRIVER", /cannot discover nodes \(drivers that can: fake, plain, finder\)/],
+    ["blind", "UNSUPPORTED_BY_DRIVER", /cannot discover nodes \(drivers that can: fake, plain, finder, typed\)/],
   ])("discovery request with driver %s is refused with %s", async (driver, code, message) => {
     expect((await ask({ addresses: ["10.0.0.1"], driver })).refusals).toMatchObject([
       { code, path: ["input", "driver"], message: expect.stringMatching(message) },
