@@ -24,7 +24,7 @@ const bench: Driver<never> = {
   ...benchDriver(machineOf),
   inspect: {
     ...stepsOf({
-      ...aStep("read_inventory", "inspect", async () => ({ kind: "done" })),
+      ...aStep("collect_inventory", "inspect", async () => ({ kind: "done" })),
       run: async ({ node }) => ({ kind: "done", output: bmcs.get(node.name) ?? { serial: "S", disks: [] } }),
     }),
     withoutReboot: true,

@@ -153,16 +153,16 @@ export async function latestOutputs(
   reader: Reader,
   runId: string,
   labels: readonly string[],
-): Promise<{ readonly label: string; readonly output: StoredJson }[]> {
-  const rows = await reader.execute<{ label: string; output: StoredJson }>(sql`
+): Promise<{ readonly label: string; readonly driver: string; readonly output: StoredJson }[]> {
+  const rows = await reader.execute<{ label: string; driver: string; output: StoredJson }>(sql`
     with recursive chain as (
       select id, restart_of, 0 as age from runs where id = ${runId}
       union all
       select r.id, r.restart_of, age + 1 from runs r join chain on r.id = chain.restart_of
     )
-    select distinct on (label) label, output from ${attempts} join chain on chain.id = ${attempts.runId}
+    select distinct on (label, driver) label, driver, output from ${attempts} join chain on chain.id = ${attempts.runId}
     where ${inArrayParam(attempts.label, labels)} and state = 'SUCCEEDED'
-    order by label, age, number desc`);
+    order by label, driver, age, number desc`);
   return [...rows];
 }
 

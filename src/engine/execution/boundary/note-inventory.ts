@@ -53,7 +53,9 @@ export async function noteInventory(
   const others = labels.length === 0 ? [] : await latestOutputs(ledger.transaction.tx, run.id, labels);
   const outputs = plan.steps.map((step, index) => {
     if (index === position) return output;
-    return counts(step, index) ? others.find(({ label }) => label === stepLabel(step))?.output : null;
+    const isOf = (one: { readonly label: string; readonly driver: string }) =>
+      one.label === stepLabel(step) && one.driver === step.driver;
+    return counts(step, index) ? others.find(isOf)?.output : null;
   });
   const data = merged(outputs.filter(isJsonObject));
   ledger.addInventory({ id: randomUUID(), nodeId: node.id, runId: run.id, driver: driver ?? null, data });
