@@ -112,6 +112,8 @@ export interface Plan {
 /** A change of power beside the step of a run, which waits. */
 export interface ForcedPower {
   readonly step: PlannedStep;
+  /** Position of the step that waited. */
+  readonly position: number;
   readonly by: string;
 }
 

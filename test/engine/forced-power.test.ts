@@ -118,24 +118,30 @@ describe("setPower with force, while a step waits", () => {
     expect((await ostler.operationEnds(aborted.id)).state).toBe("ABORTED");
   });
 
-  test("is carried out by the replica that takes over from one that died at it [R-814]", async () => {
-    const { node, id } = await waitingNode();
-    const before = await runOf(id, node);
-    const died = Promise.withResolvers<void>();
-    gate = died.promise;
-    await force(node);
-    await eventually("it has begun", () => calls.has(node.name));
-    gate = Promise.resolve();
-    await using _ = await ostler.another({ started: true });
-    const { fence } = await ostler.run(id, node);
-    await eventually("it is claimed again", async () => {
-      await ostler.leasesRunOut();
-      return (await ostler.run(id, node)).fence > fence;
-    });
-    died.resolve();
-    await carriedOut(id, node);
-    expect([calls.get(node.name), await runOf(id, node)]).toEqual([["REBOOT", "REBOOT"], before]);
-  });
+  test.each([
+    ["OFF", ["OFF", "OFF"]],
+    ["REBOOT", ["REBOOT"]],
+  ] as const)(
+    "%s is repeated by the replica that takes over only if it may be done twice [R-814]",
+    async (powerAction, done) => {
+      const { node, id } = await waitingNode();
+      const before = await runOf(id, node);
+      const died = Promise.withResolvers<void>();
+      gate = died.promise;
+      await force(node, { options: { powerAction, force: true } });
+      await eventually("it has begun", () => calls.has(node.name));
+      gate = Promise.resolve();
+      await using _ = await ostler.another({ started: true });
+      const { fence } = await ostler.run(id, node);
+      await eventually("it is claimed again", async () => {
+        await ostler.leasesRunOut();
+        return (await ostler.run(id, node)).fence > fence;
+      });
+      died.resolve();
+      await carriedOut(id, node);
+      expect([calls.get(node.name), await runOf(id, node)]).toEqual([done, before]);
+    },
+  );
 
   test("is refused without force, naming it, and for a step that must not be cut [R-815]", async () => {
     const { node } = await waitingNode();

@@ -84,8 +84,8 @@ export async function handOverPower(
   for (const { node, waiting, plan } of admitted) {
     const [step] = plan.steps;
     if (!waiting || !step) continue;
-    const { id: runId, target, operationId } = waiting.run;
-    await updateRun(tx, runId, { forcedPower: { step, by: actor } });
+    const { id: runId, target, operationId, position } = waiting.run;
+    await updateRun(tx, runId, { forcedPower: { step, position, by: actor } });
     const why = { actor, reason, target, operationId, step: stepLabel(step), runIds: new Map([[node.id, runId]]) };
     await move(transaction, [node.id], { from: node.state, event: "power_forced" }, why);
     await wakeRuns(tx, [runId], PRIORITY.woken);

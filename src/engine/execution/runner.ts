@@ -214,8 +214,9 @@ export class Runner {
 
   /** Calls the driver. Throws if its process was lost. */
   async #perform(entry: Omit<EnterStep, "kind">, stepLog: StepLog): Promise<StepOutcome> {
-    const { claimed, step } = entry;
-    const { cancel, abandon, kill } = this.#activeRuns.enterStep(claimed, step);
+    const { claimed, step, attempt } = entry;
+    // An abort does not cut a change of power beside a step that it waits for.
+    const { cancel, abandon, kill } = this.#activeRuns.enterStep(claimed, claimed.plan.steps[attempt.step] ?? step);
     const troubled = this.#troubled.slot();
     const outcome = await performStep({
       ...this.#callOf(entry, stepLog),

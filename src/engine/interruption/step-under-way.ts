@@ -10,15 +10,15 @@ import { idsOf } from "../input/ids.ts";
 import { stepLabel } from "../plans/plan.ts";
 
 /**
- * The step that has begun and not ended, as `judgeAbort` needs it; null between two steps, and while it is being
- * undone.
+ * The step that has begun and not ended, as `judgeAbort` needs it; null between two steps, while it is being undone,
+ * and while its controller is away.
  */
 export function stepUnderWay(
   step: PlannedStep | undefined,
-  attempt: Pick<AttemptRow, "state" | "part"> | undefined,
+  attempt: Pick<AttemptRow, "state" | "part" | "failure"> | undefined,
 ): RunFacts["step"] {
   if (!step || !attempt || (attempt.state !== "RUNNING" && attempt.state !== "WAITING")) return null;
-  if (attempt.part === "ABORT") return null;
+  if (attempt.part === "ABORT" || (attempt.state === "WAITING" && attempt.failure !== null)) return null;
   return {
     name: stepLabel(step) ?? "",
     interruptible: step.interruptible,

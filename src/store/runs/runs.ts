@@ -132,7 +132,7 @@ export async function finishRuns(
 export async function undoWork(tx: Tx, cleanUpIds: readonly string[]): Promise<number> {
   const undone = await tx.execute(sql`
     update runs set state = 'UNDONE', revision = runs.revision + 1, updated_at = clock_timestamp() from runs clean_up
-    where clean_up.id = any(${textArray(cleanUpIds)}::uuid[]) and runs.node_id = clean_up.node_id and runs.operation_id = clean_up.operation_id and runs.state in ('SUCCEEDED', 'STOPPED') returning runs.id`);
+    where clean_up.id = any(${textArray(cleanUpIds)}::uuid[]) and runs.node_id = clean_up.node_id and runs.operation_id = clean_up.operation_id and runs.purpose = 'WORK' and runs.state in ('SUCCEEDED', 'STOPPED') returning runs.id`);
   return undone.length;
 }
 
@@ -211,14 +211,14 @@ export async function newestWork(
     );
 }
 
-/** Of these runs' nodes, those that their operation cleaned up afterwards, by run. */
+/** Of these runs' nodes, those that their operation began to clean up afterwards, by run. */
 export async function cleanedUpAfter(reader: Reader, runIds: readonly string[]): Promise<Set<string>> {
   if (runIds.length === 0) return new Set();
   const rows = await reader
     .select({ id: runs.id })
     .from(runs)
     .where(
-      sql`${inArrayParam(runs.id, runIds)} and exists (select from runs undone where undone.operation_id = ${runs.operationId} and undone.node_id = ${runs.nodeId} and undone.purpose = 'CLEAN_UP')`,
+      sql`${inArrayParam(runs.id, runIds)} and exists (select from runs undone where undone.operation_id = ${runs.operationId} and undone.node_id = ${runs.nodeId} and undone.purpose = 'CLEAN_UP' and undone.leg > ${UNTOUCHED})`,
     );
   return new Set(rows.map(({ id }) => id));
 }

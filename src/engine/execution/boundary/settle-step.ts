@@ -114,7 +114,7 @@ function noteEntry({ ledger }: RunContext, attempt: EnterStep["attempt"], { trie
 }
 
 /** Continues a step that this process has begun and not entered: none of its time has been used. */
-async function continueBegunStep({ ledger, claimed, interrupt }: RunContext): Promise<RunDirective> {
+export async function continueBegunStep({ ledger, claimed, interrupt }: RunContext): Promise<RunDirective> {
   const { run, plan } = claimed;
   const attempt = await latestAttempt(ledger.transaction.tx, run.id, run.position);
   const step = plan.steps[run.position];
@@ -184,10 +184,10 @@ const AWAY_LOOK_SECONDS = 10;
  */
 function parkAway({ ledger, claimed, step, attempt }: StepContext, failure: Failure): boolean {
   if (step.phase === "power" || claimed.plan.inMaintenance) return false;
-  const since = attempt.failure?.at ?? failure.at;
+  const since = attempt.failure?.at ?? ledger.now.toISOString();
   const until = Math.min(Date.parse(since) + AWAY_SECONDS * 1000, attempt.deadlineAt.getTime());
   if (ledger.now.getTime() + AWAY_LOOK_SECONDS * 1000 >= until) return false;
-  ledger.changeAttempt(attempt, { state: "WAITING", callback: null, failure: { ...failure, at: since } });
+  ledger.changeAttempt(attempt, { state: "WAITING", failure: { ...failure, at: since } });
   ledger.changeRun(parked(ledger, "RETRY", AWAY_LOOK_SECONDS));
   return true;
 }

@@ -19,7 +19,7 @@ import { nodesByIds, secretsOfNodes } from "../../../store/nodes/nodes.ts";
 import type { NodeRow, Secrets } from "../../../store/nodes/nodes.ts";
 import { DEADLINE_TOLERANCE_MS } from "../../../store/runs/parked-runs.ts";
 import { plansByHashes } from "../../../store/runs/plans.ts";
-import type { Plan } from "../../../store/records.ts";
+import type { ForcedPower, Plan } from "../../../store/records.ts";
 import type { Claim } from "../../../store/runs/run-claims.ts";
 import type { LockedRun } from "../../../store/runs/run-locks.ts";
 import type { RunRow } from "../../../store/runs/runs.ts";
@@ -50,6 +50,7 @@ import { isHold, isReservedWait } from "../../plans/reserved-steps.ts";
 import { openMachine } from "../call/machine.ts";
 import type { Machine } from "../call/machine.ts";
 import { failStep, giveUpStep, isCancelledBy, settleAbort } from "../boundary/settle-step.ts";
+import { parkAgain } from "../boundary/settle-power.ts";
 import { UNKNOWN_CONDITION } from "../../scheduling/abort-outcome.ts";
 import { interruptOf } from "../../scheduling/waiting-runs.ts";
 import type { Transaction } from "../../transaction.ts";
@@ -222,13 +223,11 @@ type TimedContext = StepContext & { readonly attempt: TimedAttempt };
 async function wakeStep(context: TimedContext): Promise<RunDirective> {
   const { ledger, claimed, step, attempt, interrupt } = context;
   if (isCancelledBy(interrupt, step, claimed.run)) return recoverAbort(context, attempt);
-  const { forcedPower, generation } = claimed.run;
-  if (forcedPower) {
-    const { timeoutSeconds } = forcedPower.step;
-    return { kind: "FORCE_POWER", claimed, step: forcedPower.step, attempt, generation, leftMs: timeoutSeconds * 1000 };
-  }
-  // Its controller is away.
-  if (interrupt === "STOP" && attempt.failure !== null) return giveUpStep(context, attempt.failure);
+  // Of a controller that is away.
+  const { failure } = attempt;
+  if (failure && interrupt === "ABORT") return recoverAbort(context, attempt);
+  if (claimed.run.forcedPower) return forcePower(context, claimed.run.forcedPower);
+  if (failure && interrupt === "STOP") return giveUpStep(context, failure);
   if (interrupt === "STOP" && (isHold(step) || isReservedWait(step))) {
     ledger.changeAttempt(attempt, { state: "ABORTED", finishedAt: ledger.now });
     return passBoundary(context, claimed.position);
@@ -243,6 +242,20 @@ async function wakeStep(context: TimedContext): Promise<RunDirective> {
       retryable: true,
     });
   return enterAgain(context);
+}
+
+/**
+ * Changes the power beside the step that waits. If a process died at the change, what must not be done twice is not
+ * repeated, and nothing is that ends each process.
+ */
+function forcePower(context: TimedContext, { step, position }: ForcedPower): RunDirective {
+  const { ledger, claimed, attempt } = context;
+  const recoveries = recoveriesOf(claimed.run, attempt);
+  const mayRepeat = claimed.run.owner === null || (step.idempotent && recoveries < RECOVERIES_MAX);
+  ledger.changeAttempt(attempt, { recoveries: mayRepeat ? recoveries : 0 });
+  if (!mayRepeat || position !== claimed.position) return parkAgain(context, attempt, { forcedPower: null });
+  const { generation } = claimed.run;
+  return { kind: "FORCE_POWER", claimed, step, attempt, generation, leftMs: step.timeoutSeconds * 1000 };
 }
 
 /**
@@ -264,9 +277,12 @@ function wakeInMaintenance(context: TimedContext, stoodFrom: Date): RunDirective
   const { ledger, claimed, attempt } = context;
   const { run } = claimed;
   const deadlineAt = new Date(attempt.deadlineAt.getTime() + ledger.now.getTime() - stoodFrom.getTime());
-  ledger.changeAttempt(attempt, { deadlineAt });
-  const staysParked = run.waitReason === "CALLBACK" || (run.waitReason === "TIME" && isWokenByDeadline(run, attempt));
-  if (staysParked && attempt.callback === null) {
+  const { failure } = attempt;
+  // A controller that is away may be so during maintenance.
+  const at = failure && new Date(Date.parse(failure.at) + ledger.now.getTime() - stoodFrom.getTime()).toISOString();
+  ledger.changeAttempt(attempt, { deadlineAt, ...(failure && at && { failure: { ...failure, at } }) });
+  const isPlainWait = run.waitReason === "CALLBACK" || (run.waitReason === "TIME" && isWokenByDeadline(run, attempt));
+  if (failure !== null || (isPlainWait && attempt.callback === null)) {
     const left = Math.max(0, ((run.wakeAt ?? ledger.now).getTime() - stoodFrom.getTime()) / 1000);
     const dueAt = new Date(ledger.now.getTime() + Math.max(left, MAINTENANCE_LOOK_SECONDS) * 1000);
     ledger.changeRun({ ...parked(ledger, run.waitReason ?? "TIME", left), dueAt });
