@@ -70,7 +70,8 @@ export const AttemptRef = builder.objectRef<AttemptRow>("StepAttempt").implement
     failure: t.expose("failure", {
       type: FailureRef,
       nullable: true,
-      description: "Reason for the failure; null if it did not fail.",
+      description:
+        "Reason for the failure; null if it did not fail. While it waits for a controller that is away: why, and since when.",
     }),
   }),
 });
