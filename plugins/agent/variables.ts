@@ -24,7 +24,18 @@ export const rootDisk = z.strictObject({
   serial: z.string().min(1).max(200).optional().meta({ description: "Serial number." }),
   wwn: z.string().min(1).max(200).optional().meta({ description: "World Wide Name." }),
   model: z.string().min(1).max(200).optional().meta({ description: "Model." }),
-  kind: z.enum(["NVME", "SSD", "HDD", "VIRTUAL"]).optional().meta({ description: "Kind of disk." }),
+  kind: z
+    .enum(["NVME", "SSD", "HDD", "VIRTUAL"])
+    .optional()
+    .meta({
+      description: "Kind of disk.",
+      enumDescriptions: {
+        NVME: "Flash at an NVMe controller.",
+        SSD: "Flash at another controller.",
+        HDD: "Rotating disk.",
+        VIRTUAL: "Disk of a virtual machine.",
+      },
+    }),
   minimumBytes: z.number().int().min(1).max(BYTES_MAX).optional().meta({ description: "Smallest size, in bytes." }),
   maximumBytes: z.number().int().min(1).max(BYTES_MAX).optional().meta({ description: "Largest size, in bytes." }),
 });
