@@ -1221,6 +1221,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "An idle HTTP connection stays open for OSTLER_KEEP_ALIVE_SECONDS, by default longer than the 60 s of common proxies.",
       },
       {
+        id: "R-847",
+        rule: "A socket that is closed for what its client sent, or did not send, has a reason that says what to send.",
+      },
+      {
         id: "R-313",
         rule: "Every request without a valid token is counted with its reason, and logged with at most one line per minute and address. No count is lost when the service stops.",
       },

@@ -24,10 +24,18 @@ const network = z
   .meta({ description: "Static address for the agent, and for the installed system. Absent: both ask by DHCP." });
 
 export const agentSettings = z.strictObject({
-  boot: z.enum(["AUTO", "MEDIA", "NETWORK", "HTTP"]).default("AUTO").meta({
-    description:
-      "How the machine starts the agent. MEDIA: from a virtual medium of its BMC. NETWORK: by PXE. HTTP: by HTTP boot of UEFI. AUTO: from a medium if the node's drivers offer it, otherwise by PXE.",
-  }),
+  boot: z
+    .enum(["AUTO", "MEDIA", "NETWORK", "HTTP"])
+    .default("AUTO")
+    .meta({
+      description: "How the machine starts the agent.",
+      enumDescriptions: {
+        AUTO: "From a virtual medium if the node's drivers offer it, otherwise by PXE.",
+        MEDIA: "From a virtual medium of its BMC.",
+        NETWORK: "By PXE.",
+        HTTP: "By HTTP boot of UEFI.",
+      },
+    }),
   bootMode: z.enum(["UEFI", "BIOS"]).optional().meta({
     sharedEnum: "BootMode",
     description: "Firmware mode to request with a boot device. Absent: the machine's own.",
@@ -51,10 +59,17 @@ export const agentSettings = z.strictObject({
   lldpSeconds: z.int().min(0).max(300).default(0).meta({
     description: "How long an inspection listens for neighbors (LLDP), in seconds. Switches report every 30 s.",
   }),
-  callHome: z.enum(["REQUIRED", "NOT_REQUIRED"]).default("REQUIRED").meta({
-    description:
-      "NOT_REQUIRED also accepts an image whose system does not call home; its node is then ACTIVE when the machine was started from its disk.",
-  }),
+  callHome: z
+    .enum(["REQUIRED", "NOT_REQUIRED"])
+    .default("REQUIRED")
+    .meta({
+      description: "Whether the installed system must report that it runs.",
+      enumDescriptions: {
+        REQUIRED: "An image whose system does not call home is refused.",
+        NOT_REQUIRED:
+          "An image whose system does not call home is accepted too; its node is ACTIVE when the machine was started from its disk.",
+      },
+    }),
   bootTimeoutSeconds: z
     .int()
     .min(60)

@@ -25,7 +25,18 @@ export const rootDisk = z.strictObject({
   wwn: z.string().min(1).max(200).optional().meta({ description: "World Wide Name." }),
   vendor: z.string().min(1).max(200).optional().meta({ description: "Vendor, or a part of it, in any case." }),
   model: z.string().min(1).max(200).optional().meta({ description: "Model, or a part of it, in any case." }),
-  kind: z.enum(["NVME", "SSD", "HDD", "VIRTUAL"]).optional().meta({ description: "Kind of disk." }),
+  kind: z
+    .enum(["NVME", "SSD", "HDD", "VIRTUAL"])
+    .optional()
+    .meta({
+      description: "Kind of disk.",
+      enumDescriptions: {
+        NVME: "Flash at an NVMe controller.",
+        SSD: "Flash at another controller.",
+        HDD: "Rotating disk.",
+        VIRTUAL: "Disk of a virtual machine.",
+      },
+    }),
   rotational: z.boolean().optional().meta({ description: "Whether the disk rotates, as the kernel says." }),
   hctl: z
     .string()

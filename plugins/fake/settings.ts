@@ -62,7 +62,13 @@ const disk = lazySchema((z) =>
       hiddenFrom: z
         .enum(["ERASURE", "INSPECTION"])
         .optional()
-        .meta({ description: "The erasure, or the inspection, does not see it." }),
+        .meta({
+          description: "Work that does not see it.",
+          enumDescriptions: {
+            ERASURE: "The erasure neither erases nor reports it.",
+            INSPECTION: "It is missing in the inventory.",
+          },
+        }),
     })
     .meta({ description: "One of the disks of the machine, and who sees it." }),
 );

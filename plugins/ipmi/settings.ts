@@ -27,7 +27,14 @@ export const ipmiSettings = lazySchema((z) =>
     privilege: z
       .enum(["USER", "OPERATOR", "ADMINISTRATOR"])
       .default("ADMINISTRATOR")
-      .meta({ description: "Privilege requested for a session. USER can only read; OPERATOR can switch power." }),
+      .meta({
+        description: "Privilege requested for a session.",
+        enumDescriptions: {
+          USER: "Can only read.",
+          OPERATOR: "Can switch the power too.",
+          ADMINISTRATOR: "Can do everything that the BMC offers.",
+        },
+      }),
     bootMode: z.enum(["UEFI", "BIOS"]).default("UEFI").meta({
       sharedEnum: "BootMode",
       description: "Firmware mode in which the machine starts when a boot device is set: UEFI or legacy BIOS.",

@@ -11,7 +11,14 @@ export const redfishSettings = lazySchema((z) =>
     scheme: z
       .enum(["HTTPS", "HTTP"])
       .default("HTTPS")
-      .meta({ bindsSecret: true, description: "HTTP sends the password unencrypted: for simulated machines only." }),
+      .meta({
+        bindsSecret: true,
+        description: "Protocol of the Redfish service.",
+        enumDescriptions: {
+          HTTPS: "Encrypted.",
+          HTTP: "Sends the password unencrypted: for simulated machines only.",
+        },
+      }),
     username: printableText(z, 128)
       .refine((text) => !text.includes(":"), "contains a colon, which basic authentication does not allow")
       .meta({ bindsSecret: true, description: "User name on the BMC, without a colon." }),

@@ -38,7 +38,10 @@ const rich = {
       port: z.int().min(1).max(65535).default(443).meta(described("Port.")),
       quota: z.int().min(0).optional().meta(described("Bytes.")),
       ratio: z.number().min(0).max(1).default(0.5).meta(described("Ratio.")),
-      mode: z.enum(["FAST", "SAFE"]).default("SAFE").meta(described("How it works.")),
+      mode: z
+        .enum(["FAST", "SAFE"])
+        .default("SAFE")
+        .meta({ ...described("How it works."), enumDescriptions: { FAST: "Without checks" } }),
       dialect: z.enum(["1.0", "2.0"]).default("2.0").meta(described("Version that it speaks.")),
       slots: z.array(z.int().min(0).max(15)).max(4).default([0]).meta(described("Slots.")),
       proxy: z
@@ -152,12 +155,12 @@ describe("types of driver settings", () => {
           verify: Boolean = true
         }
 
-        """Values of the setting \`mode\`."""
+        """How it works."""
         enum RichBladeMode {
-          """Value of the setting \`mode\`."""
+          """Without checks."""
           FAST
 
-          """Value of the setting \`mode\`."""
+          """SAFE, of \`mode\`: How it works."""
           SAFE
         }"
       `);

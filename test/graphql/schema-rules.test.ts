@@ -41,6 +41,12 @@ const BROKEN: Readonly<Record<RuleName, readonly { readonly sdl: string; readonl
       offences: ["Query: The query.", "Query.hostGroup: The host groups.", "Query.b: A."],
     },
   ],
+  "the values of an enum have descriptions of their own": [
+    {
+      sdl: 'type Query { a: Boot b: Colour } enum Boot { "Value of `boot`." AUTO "Value of `boot`." PXE } enum Colour { "Like fire." RED "Like grass." GREEN }',
+      offences: ["Boot: AUTO, PXE"],
+    },
+  ],
   "types are PascalCase": [
     {
       sdl: "type Query { a: Snake_Case b: camel c: UUID } type Snake_Case { a: Int } type camel { a: Int } scalar UUID",

@@ -113,7 +113,7 @@ describe("sub-protocol", () => {
   test("sub-protocol that is not supported closes with 4406", async () => {
     const { socket, closed } = await opened({ protocols: [] });
     expect(socket.protocol).toBe("");
-    expect(await closed).toEqual({ code: 4406, reason: "Subprotocol not acceptable" });
+    expect(await closed).toEqual({ code: 4406, reason: "Unknown subprotocol. Connect with graphql-transport-ws." });
   });
 
   test("sub-protocol of the old library is not supported", async () => {
@@ -131,13 +131,13 @@ describe("ConnectionInit", () => {
 
   test("ConnectionInit that does not arrive within 3 seconds closes with 4408", async () => {
     const wire = await opened();
-    expect(await wire.closed).toEqual({ code: 4408, reason: "Connection initialisation timeout" });
+    expect(await wire.closed).toEqual({ code: 4408, reason: "Send connection_init within 3 s of connecting." });
   });
 
   test("ConnectionInit that arrives twice closes with 4429, also before the first is acknowledged", async () => {
     const wire = await acknowledged();
     wire.send({ type: "connection_init" });
-    expect(await wire.closed).toEqual({ code: 4429, reason: "Too many initialisation requests" });
+    expect(await wire.closed).toEqual({ code: 4429, reason: "Send connection_init once." });
     const hasty = await opened({ headers: { authorization: `Bearer ${TOKEN}` } });
     hasty.send({ type: "connection_init" });
     hasty.send({ type: "connection_init" });
@@ -145,20 +145,24 @@ describe("ConnectionInit", () => {
   });
 
   test.each([
-    { which: "nothing", payload: {} },
-    { which: "a wrong one", payload: { authorization: "Bearer wrong-wrong-wrong-wrong" } },
-    { which: "a number", payload: { authorization: 7 } },
-    { which: "a token in another field", payload: { token: TOKEN } },
-  ])("ConnectionInit with $which as token closes with 4403", async ({ payload }) => {
-    const wire = await opened();
-    wire.send({ type: "connection_init", payload });
-    expect(await wire.closed).toEqual({ code: 4403, reason: "Forbidden" });
-  });
+    { which: "nothing", payload: {}, flaw: "Missing" },
+    { which: "a wrong one", payload: { authorization: "Bearer wrong-wrong-wrong-wrong" }, flaw: "Invalid" },
+    { which: "a number", payload: { authorization: 7 }, flaw: "Missing" },
+    { which: "a token in another field", payload: { token: TOKEN }, flaw: "Missing" },
+  ])(
+    "ConnectionInit with $which as token closes with 4403 and says what to send [R-847]",
+    async ({ payload, flaw }) => {
+      const wire = await opened();
+      wire.send({ type: "connection_init", payload });
+      const reason = `${flaw} token. Send {"authorization": "Bearer TOKEN"} as the payload of connection_init.`;
+      expect(await wire.closed).toEqual({ code: 4403, reason });
+    },
+  );
 
   test.each(["text", 7, true, []])("ConnectionInit with %j as payload closes with 4400", async (payload) => {
     const wire = await opened();
     wire.send({ type: "connection_init", payload });
-    expect((await wire.closed).code).toBe(4400);
+    expect(await wire.closed).toMatchObject({ code: 4400, reason: expect.stringMatching(/^Invalid message\. Send/) });
   });
 });
 
@@ -196,7 +200,10 @@ describe("Subscribe", () => {
   test("Subscribe before the connection is acknowledged closes with 4401", async () => {
     const wire = await opened();
     wire.send(subscribe("1", "{ service { version } }"));
-    expect(await wire.closed).toEqual({ code: 4401, reason: "Unauthorized" });
+    expect(await wire.closed).toEqual({
+      code: 4401,
+      reason: "Send connection_init first, and wait for connection_ack.",
+    });
   });
 
   test("Subscribe with the id of a running operation closes with 4409, for a stream and a single result", async () => {

@@ -217,6 +217,15 @@ export const SCHEMA_RULES = {
         : [];
     }),
 
+  "the values of an enum have descriptions of their own": (schema) =>
+    ownTypes(schema).flatMap((type) => {
+      if (!isEnumType(type)) return [];
+      const same = Map.groupBy(type.getValues(), ({ description }) => description);
+      return [...same.values()]
+        .filter(({ length }) => length > 1)
+        .map((values) => `${type.name}: ${values.map(({ name }) => name).join(", ")}`);
+    }),
+
   "types are PascalCase": (schema) =>
     ownTypes(schema).flatMap(({ name }) => (/^[A-Z][A-Za-z0-9]*$/.test(name) ? [] : [name])),
 

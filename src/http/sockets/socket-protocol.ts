@@ -7,7 +7,7 @@ import type { IncomingMessage } from "node:http";
 import { GraphQLError } from "graphql";
 import type { ExecutionArgs, ExecutionResult, FormattedExecutionResult, GraphQLFormattedError } from "graphql";
 import { isAsyncIterable } from "graphql-yoga";
-import { makeServer } from "graphql-ws";
+import { CloseCode, makeServer } from "graphql-ws";
 import type { ServerOptions, SubscribePayload } from "graphql-ws";
 import { identify } from "../../access/access.ts";
 import type { Actor } from "../../access/access.ts";
@@ -31,6 +31,24 @@ const INIT_MS = 3_000;
 /** Maximum number of concurrent operations on one socket. */
 export const OPERATIONS_MAX = 100;
 
+const SEND_TOKEN = `Send {"authorization": "Bearer TOKEN"} as the payload of connection_init.`;
+const INVALID_TOKEN = `Invalid token. ${SEND_TOKEN}`;
+/** Reasons of closes by code, in place of those of graphql-ws: what to send. At most 123 bytes each. */
+const CLOSE_REASONS: Readonly<Record<number, string>> = {
+  [CloseCode.BadRequest]: "Invalid message. Send JSON as graphql-transport-ws says: type, id and payload.query.",
+  [CloseCode.Unauthorized]: "Send connection_init first, and wait for connection_ack.",
+  [CloseCode.Forbidden]: `Missing token. ${SEND_TOKEN}`,
+  [CloseCode.SubprotocolNotAcceptable]: "Unknown subprotocol. Connect with graphql-transport-ws.",
+  [CloseCode.ConnectionInitialisationTimeout]: `Send connection_init within ${INIT_MS / 1_000} s of connecting.`,
+  [CloseCode.TooManyInitialisationRequests]: "Send connection_init once.",
+};
+
+/** The reason of a close, for the client. */
+export function closeReason(code: number, reason = "", hasInvalidToken = false): string {
+  if (code === CloseCode.Forbidden && hasInvalidToken) return INVALID_TOKEN;
+  return CLOSE_REASONS[code] ?? reason;
+}
+
 export interface ProtocolParts {
   readonly yoga: Yoga;
   readonly services: Services;
@@ -50,6 +68,8 @@ export interface SocketState {
    * message has left for the kernel, or when the socket is closed. A stream pulls its next item only then.
    */
   send(message: string): Promise<void> | undefined;
+  /** Whether its client has sent a token that is not valid. */
+  hasInvalidToken: boolean;
   /** Whether reading is paused until an operation has ended. */
   isFull: boolean;
 }
@@ -65,6 +85,7 @@ type Options = ServerOptions<Record<string, unknown>, SocketState>;
 export function createProtocol(parts: ProtocolParts, clients: Set<Client>) {
   const onConnect: Options["onConnect"] = (client) => {
     const isKnown = actorOf(parts, client) !== null;
+    client.extra.hasInvalidToken = !isKnown && authorizationOf(client) !== undefined;
     if (!isKnown) parts.noteFailedLogin?.(client.extra.request, authorizationOf(client));
     if (isKnown) clients.add(client);
     client.extra.operations = client.subscriptions;

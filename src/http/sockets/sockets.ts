@@ -18,7 +18,7 @@ import { noopObserver } from "../../observer.ts";
 import type { Observer } from "../../observer.ts";
 import { Cork } from "./corked.ts";
 import { BODY_BYTES_MAX } from "../graphql/graphql.ts";
-import { LEFT_OPEN, OPERATIONS_MAX, createProtocol, isForServers } from "./socket-protocol.ts";
+import { LEFT_OPEN, OPERATIONS_MAX, closeReason, createProtocol, isForServers } from "./socket-protocol.ts";
 import type { Client, ProtocolParts, SocketState } from "./socket-protocol.ts";
 import { withReusedIds } from "../workarounds/reused-ids.ts";
 
@@ -102,6 +102,7 @@ class OpenSocket implements SocketState {
   readonly budget = createEventBudget();
   operations: SocketState["operations"] = {};
   isFull = false;
+  hasInvalidToken = false;
   readonly #socket: WebSocket;
   readonly #cork: Cork;
 
@@ -136,7 +137,8 @@ function serveSocket({ protocol, log, observer, pingMs }: SocketParts, socket: W
     {
       protocol: socket.protocol,
       send: (message) => state.send(message),
-      close: (code, reason) => socket.close(code, reason),
+      close: (code = CloseCode.InternalServerError, reason) =>
+        socket.close(code, closeReason(code, reason, state.hasInvalidToken)),
       onMessage: (take) => receive(socket, state, (text) => takeMessage(socket, text, take, log)),
     },
     state,
@@ -183,7 +185,7 @@ async function takeMessage(
   if (socket.readyState !== socket.OPEN) return;
   await take(text).catch((error: unknown) => {
     if (error === LEFT_OPEN) return;
-    if (isForServers(error)) return socket.close(CloseCode.BadRequest, "Invalid message received");
+    if (isForServers(error)) return socket.close(CloseCode.BadRequest, closeReason(CloseCode.BadRequest));
     log.error({ err: error }, "handling a WebSocket message failed");
     socket.close(CloseCode.InternalServerError, "Internal server error");
   });

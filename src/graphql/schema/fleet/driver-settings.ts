@@ -3,6 +3,7 @@
  * these fields follow from the settings that each plugin declares, and extend the schema when it is built. Constraints
  * that GraphQL cannot express are in the descriptions, and the driver checks them.
  */
+import { isRecord } from "../../../runtime/json-values.ts";
 import { sentence } from "../../../runtime/text.ts";
 import { extendSchema, isEnumType, parse } from "graphql";
 import type { GraphQLSchema } from "graphql";
@@ -161,8 +162,12 @@ function createTypes(schema: GraphQLSchema) {
 
   /** An enum gets the short name, so that node and discovery settings share it, unless they have different values. */
   function enumOf(of: Named, values: readonly string[], field: string): string {
+    const { schema: declared } = of.shape;
+    const about = sentence(textOf(declared, "description") ?? `Values of \`${field}\`.`);
+    const meanings = isRecord(declared["enumDescriptions"]) ? declared["enumDescriptions"] : {};
+    const meaning = (value: string) => sentence(textOf(meanings, value) ?? `${value}, of \`${field}\`: ${about}`);
     const text = (name: string) =>
-      `${quoted(`Values of the setting \`${field}\`.`)} enum ${name} {${values.map((value) => line(`Value of the setting \`${field}\`.`, value)).join("")}}`;
+      `${quoted(about)} enum ${name} {${values.map((value) => line(meaning(value), value)).join("")}}`;
     const short = pascal(of.driver.name) + pascal(field);
     const other = made.get(short);
     const isFree = !taken.has(short) && (!other || (other.driver === of.driver.name && other.text === text(short)));
