@@ -16,10 +16,19 @@ export function markInexact(_key: string, value: unknown, context?: { readonly s
   return typeof value !== "number" || isExact(context?.source ?? String(value)) ? value : Infinity;
 }
 
-/** Whether JavaScript keeps the number with this text: `1.0` and `1e3` are kept, `9007199254740993` is not. */
+/** Significant digits with which programs print a number so that it is read again as the same one. */
+const DIGITS_OF_DOUBLE = 17;
+
+/**
+ * Whether JavaScript keeps the number with this text: `1.0`, `1e3` and `0.10000000000000001` (0.1 in 17 digits) are kept,
+ * `9007199254740993` is not.
+ */
 export function isExact(text: string): boolean {
-  const kept = String(Number(text));
-  return kept === text || decimal(kept) === decimal(text);
+  const number = Number(text);
+  const asked = decimal(text);
+  if (String(number) === text || decimal(String(number)) === asked) return true;
+  const digits = asked.indexOf("e");
+  return /[.eE]/.test(text) && digits <= DIGITS_OF_DOUBLE && decimal(number.toPrecision(Math.max(digits, 1))) === asked;
 }
 
 /** Significant digits and exponent of the text of a number, without its sign; empty for zero. */

@@ -326,7 +326,7 @@ describe("scripted server", () => {
     async (code) => {
       const resumed: unknown[] = [];
       const connection = await at(
-        ({ send }) => [COMPLETE, upserted(11), { __typename: "StreamReset", cursor: "c11", code }].forEach(send),
+        ({ send }) => [COMPLETE, upserted(11), { __typename: "StreamReset", cursor: "c99", code }].forEach(send),
         (again) => {
           resumed.push(again.after);
           snapshotThenLive(again);

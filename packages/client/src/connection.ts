@@ -115,17 +115,29 @@ export function connect(options: ConnectOptions): Connection {
   return { ...store, client, pauseMs };
 }
 
-/** A WebSocket class whose sockets may fail after graphql-ws has given them up: the one of `ws` would throw then. */
+interface Socket {
+  onmessage: unknown;
+  addEventListener(type: "error", listener: () => void): void;
+  close(code?: number, reason?: string): void;
+}
+
+/**
+ * A WebSocket class whose sockets are silent after graphql-ws has given them up: the one of `ws` would throw errors then,
+ * and deliver messages of the old connection.
+ */
 function webSocketOf(implementation: unknown): unknown {
-  const Implementation = (implementation ?? globalThis.WebSocket) as
-    | (new (...args: unknown[]) => Pick<EventTarget, "addEventListener">)
-    | undefined;
+  const Implementation = (implementation ?? globalThis.WebSocket) as (new (...args: unknown[]) => Socket) | undefined;
   if (!Implementation)
     throw new Error("This environment has no WebSocket. Pass the one of the package `ws` as `webSocketImpl`.");
   return class extends Implementation {
     constructor(...args: unknown[]) {
       super(...args);
       this.addEventListener("error", () => {});
+    }
+
+    override close(code?: number, reason?: string): void {
+      this.onmessage = null;
+      super.close(code, reason);
     }
   };
 }

@@ -28,7 +28,7 @@ const WRONG_TOKEN = "The token is missing or wrong. Pass the token of the servic
  */
 const FATAL_CLOSE_CODES = new Set([4400, 4401, FORBIDDEN, 4406, 4409, 4429, 4500]);
 /** Errors that a retry can resolve. */
-const TRANSIENT_CODES = new Set<unknown>(["INTERNAL", "CAPACITY", "DATABASE_UNAVAILABLE"]);
+const TRANSIENT_CODES = new Set<unknown>(["INTERNAL", "CAPACITY", "DATABASE_UNAVAILABLE", "SHUTTING_DOWN", "TIMEOUT"]);
 
 function closeCodeOf(cause: unknown): number | null {
   const code = typeof cause === "object" && cause !== null && "code" in cause ? cause.code : null;

@@ -3,6 +3,7 @@ import { createChangeMap } from "./change-map.ts";
 import type { ChangeItem } from "./change-map.ts";
 import type { Connection } from "./connection.ts";
 import { readSubscription } from "./documents.ts";
+import { WatchError } from "./errors.ts";
 import type { ItemOf, RowOf, TypedDocument } from "./documents.ts";
 import { createStore } from "./store.ts";
 import type { Store } from "./store.ts";
@@ -81,12 +82,19 @@ export function followChanges<Result, Variables>(
       changed();
     }
     isReading = false;
+    error = null;
   }
 
   async function follow(signal: AbortSignal): Promise<void> {
     // React's strict mode subscribes, unsubscribes and subscribes at once; only the last one connects.
     await Promise.resolve();
-    if (pages && isReading && !signal.aborted) await readPages(pages(variables), signal);
+    for (let tries = 0; pages && isReading && !signal.aborted; tries += 1)
+      await readPages(pages(variables), signal).catch(async (cause: unknown) => {
+        if (cause instanceof WatchError) throw cause;
+        error = cause instanceof Error ? cause : new Error(String(cause));
+        changed();
+        await new Promise((resolve) => setTimeout(resolve, connection.pauseMs(tries)));
+      });
     if (signal.aborted) return;
     const end = openStream(connection, query, {
       begin: () => ({ ...variables, ...kept.begin() }),

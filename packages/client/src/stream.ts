@@ -63,7 +63,8 @@ export function openStream({ client, pauseMs }: Connection, query: string, sink:
         next({ data, errors }) {
           if (isDone || hasEnded) return;
           const item = Object.entries(data ?? {}).find(([field]) => field !== "__typename")?.[1] as object | undefined;
-          if (!item) return once(() => judge(errors));
+          // A part that could not be read would replace what is known.
+          if (errors?.length || !item) return once(() => judge(errors ?? []));
           sink.take(item as never);
           // A reset is the last item of a stream.
           if ("code" in item) once(() => again(`the service ended the stream: ${String(item.code)}`));

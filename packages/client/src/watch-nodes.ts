@@ -160,7 +160,8 @@ function createFold<Row>(after: string | null): Fold<Row> {
       return { after: null, snapshot: true };
     },
     take(item) {
-      if (cursor !== null) ({ cursor } = item);
+      // The cursor of a reset may be beyond changes that did not arrive.
+      if (cursor !== null && item.__typename !== "StreamReset") ({ cursor } = item);
       switch (item.__typename) {
         case "NodeUpserted": {
           reason = "SNAPSHOT_BROKEN";

@@ -111,7 +111,7 @@ function ofFragment(
 export function exactNumbersRule(context: ValidationContext): ASTVisitor {
   const check: ASTVisitFn<IntValueNode | FloatValueNode> = (node, ...[, parent, path, ancestors]) => {
     if (isExact(node.value)) return;
-    const place = placeOf([...ancestors, ...(parent ? [parent] : [])], path);
+    const place = placeOf([...ancestors, ...(parent ? [parent] : [])], path) || "A default";
     context.reportError(
       new GraphQLError(inexactNumber(place), { nodes: node, extensions: { code: "BAD_USER_INPUT" } }),
     );

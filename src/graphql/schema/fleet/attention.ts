@@ -70,7 +70,7 @@ builder.subscriptionField("attentionChanges", (t) =>
     type: AttentionRef,
     ...needs("READ", { eventKey: keyOfAnswer }),
     description:
-      "The answer of `attention`: the present one first, then again whenever it has changed, also by time alone, at most once a second. In large fleets, and with many different filters at a time, less often. After a disconnect, subscribe again: the first item has the present answer, so no cursor is needed.",
+      "The answer of `attention`: the present one first, then again whenever its groups, counts, messages or nodes have changed, also by time alone, at most once a second. Fields of nodes and suggestions are those of that moment. In large fleets, and with many different filters at a time, less often. After a disconnect, subscribe again: the first item has the present answer, so no cursor is needed.",
     args: {
       filter: t.arg({
         type: NodeFilterInput,
