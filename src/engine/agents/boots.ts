@@ -25,19 +25,25 @@ const MACS_MAX = 64;
 
 export async function networkBoot(
   { reader, transact, log }: AgentParts,
-  { macs, address }: BootingMachine,
+  { macs, address, isLeased }: BootingMachine,
 ): Promise<BootTicket | null> {
   const known = macs.slice(0, MACS_MAX).flatMap((mac) => macOf(mac) ?? []);
   const found = await sessionToBoot(reader, known);
   if (!found) return null;
-  const { id, runId } = found;
+  const { id, runId, instance, bootAddresses } = found;
   const secret = newSecret();
   return transact(async (transaction) => {
     const { tx } = transaction;
     const run = await lockRun(tx, runId);
-    const session = await noteScript(tx, id, { address, secretHash: hashOfSecret(secret) });
-    // The agent has come, or the session was closed, since it was read.
-    if (!session) return null;
+    const session = await noteScript(tx, id, { address, isLeased, secretHash: hashOfSecret(secret) });
+    if (!session) {
+      // The agent has come, or the session was closed since it was read.
+      if (instance !== null && !bootAddresses.includes(address))
+        transaction.afterCommit(() =>
+          log.warn({ runId, session: id, address, bootAddresses }, "a boot script was refused: another address has it"),
+        );
+      return null;
+    }
     if (session.endedAt === null) return ticketOf(session, secret);
     // The step is entered, and finds the reason.
     if (run?.finishedAt === null) await deliverCallback(transaction, run, { contact: true });

@@ -177,21 +177,25 @@ export async function noteMedium(tx: Tx, id: string): Promise<void> {
 }
 
 /**
- * Notes that the boot script was fetched from an address. The new secret replaces that of an agent that has not come
- * yet. A second address ends the session. Returns the session if it has changed.
+ * Notes that the boot script was fetched from an address, until the agent has come. The new secret replaces the earlier
+ * one. A second address ends the session, unless it is leased to the machine. Returns the session if it has changed.
  */
 export async function noteScript(
   tx: Tx,
   id: string,
-  { address, secretHash }: { readonly address: string; readonly secretHash: string },
+  {
+    address,
+    isLeased,
+    secretHash,
+  }: { readonly address: string; readonly isLeased: boolean; readonly secretHash: string },
 ): Promise<AgentSessionRow | undefined> {
   const known = sql`jsonb_build_array(${address}::text)`;
-  const isKnown = sql`${agentSessions.bootAddresses} in ('[]', ${known})`;
-  const isOpen = isOne(id, isNull(agentSessions.endedAt));
+  const isKnown = sql`(${isLeased} or ${agentSessions.bootAddresses} in ('[]', ${known}))`;
+  const isWaiting = isOne(id, isNull(agentSessions.endedAt), isNull(agentSessions.instance));
   const boot = { scriptAt: SCRIPT_AT, bootAddresses: [address], secretHash };
-  if ((await changeSessions(tx, boot, and(isOpen, isKnown, isNull(agentSessions.instance)))) === 0) {
+  if ((await changeSessions(tx, boot, and(isWaiting, isKnown))) === 0) {
     const end = { bootAddresses: sql`${agentSessions.bootAddresses} || ${known}`, endedAt: sql`now()`, task: null };
-    if ((await changeSessions(tx, end, and(isOpen, sql`not ${isKnown}`))) === 0) return undefined;
+    if ((await changeSessions(tx, end, and(isWaiting, sql`not ${isKnown}`))) === 0) return undefined;
   }
   return (await tx.select().from(agentSessions).where(eq(agentSessions.id, id)))[0];
 }
