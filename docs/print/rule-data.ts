@@ -1482,7 +1482,7 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-828",
-        rule: "Addresses share the connections of the listener for machines: when all are in use, the address with the most loses its newest one to another address.",
+        rule: "Addresses share the connections of the listener for machines: when all are in use, the address with the most loses its newest one to another address; for IPv6 first the /64 with the most.",
       },
       {
         id: "R-829",
@@ -1492,7 +1492,7 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-477", rule: "The report of an installed system is taken as a form, as JSON, or as plain text." },
       {
         id: "R-684",
-        rule: "A second address that fetches the boot script of a session ends it, and fails the step with both addresses: no task and no user data is sent any more.",
+        rule: "A second address that fetches the boot script ends the session, and fails the step with both addresses, unless it is leased to the machine.",
       },
       {
         id: "R-830",

@@ -50,6 +50,6 @@ export const configureSystem: AgentStep = {
 /** The seed holds user data and the token of the call home. */
 function withoutSeed(output: Json): Json {
   if (typeof output !== "object" || output === null || Array.isArray(output)) return null;
-  const { partitions = null, bootEntry = null } = output as Readonly<Record<string, Json>>;
-  return { partitions, bootEntry };
+  const { partitions = null, bootEntry = null, bootNote } = output as Readonly<Record<string, Json>>;
+  return { partitions, bootEntry, ...(bootNote !== undefined && { bootNote }) };
 }

@@ -21,10 +21,10 @@ export const rootDisk = z.strictObject({
   slot: z.number().int().min(0).max(100_000).optional().meta({
     description: "Number of the bay, port or target at the controller, or of the PCI slot of an NVMe disk.",
   }),
-  serial: z.string().min(1).max(200).optional().meta({ description: "Serial number." }),
-  wwn: z.string().min(1).max(200).optional().meta({ description: "World Wide Name." }),
-  vendor: z.string().min(1).max(200).optional().meta({ description: "Vendor, or a part of it, in any case." }),
-  model: z.string().min(1).max(200).optional().meta({ description: "Model, or a part of it, in any case." }),
+  serial: z.string().trim().min(1).max(200).optional().meta({ description: "Serial number." }),
+  wwn: z.string().trim().min(1).max(200).optional().meta({ description: "World Wide Name." }),
+  vendor: z.string().trim().min(1).max(200).optional().meta({ description: "Vendor, or a part of it, in any case." }),
+  model: z.string().trim().min(1).max(200).optional().meta({ description: "Model, or a part of it, in any case." }),
   kind: z
     .enum(["NVME", "SSD", "HDD", "VIRTUAL"])
     .optional()

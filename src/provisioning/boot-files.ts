@@ -26,6 +26,8 @@ import { createTickets } from "./tickets.ts";
 /** Maximum number of MACs of one machine that are looked up. */
 const MACS_MAX = 16;
 const BYTES = "application/octet-stream";
+/** How much longer than others a BMC may read nothing of its medium: its host may wait at a boot menu. */
+const MEDIUM_PATIENCE = 20;
 
 export interface StoredFile {
   readonly path: string;
@@ -46,7 +48,7 @@ export interface BootFilesOptions {
   readonly guard: Guard;
   readonly log: Log;
   readonly observer: Pick<Observer, "fileBytesSent">;
-  /** Time that a client has to read more of its response, in milliseconds. */
+  /** Time that a client has to read more of its response, in milliseconds; for a boot medium longer. */
   readonly stallMs: number;
 }
 
@@ -87,7 +89,8 @@ export function createBootFiles(options: BootFilesOptions): BootFiles {
       const known = leases ? await leases.macsAt(address, macs) : macs;
       // The same answer for every MAC: it must not reveal which machines exist.
       if (known.length === 0) return sendScript(response, localBootScript(`${address} is not leased to this machine`));
-      const answer = await guard.ask(request, response, () => agents.networkBoot({ macs: known, address }));
+      const machine = { macs: known, address, isLeased: leases !== undefined };
+      const answer = await guard.ask(request, response, () => agents.networkBoot(machine));
       if (answer === null) return;
       const refusal = refusalOf(answer.found, query.get("arch"));
       if (!answer.found || refusal) return sendScript(response, localBootScript(refusal ?? `no agent for ${macs[0]}`));
@@ -142,7 +145,10 @@ async function send(
   if (!endDownload) return null;
   try {
     const onBytes = (bytes: number) => observer.fileBytesSent(kind, bytes);
-    const sent = await sendFile(request, response, file, { stallMs, onBytes });
+    const patience = kind === "boot_medium" ? MEDIUM_PATIENCE * stallMs : stallMs;
+    // Until the end of this response; Node sets the server's own timeout again for the next one.
+    request.socket.setTimeout(patience);
+    const sent = await sendFile(request, response, file, { stallMs: patience, onBytes });
     if (sent.outcome === "MISSING") {
       log.warn({ path: file.path, sizeBytes: file.sizeBytes }, "a file to serve is missing or has another size");
       refuse(request, response, 503, "The file is being replaced");

@@ -1,7 +1,11 @@
 /**
- * A limited number of places that addresses share. When all are taken, a newcomer takes the newest place of the address
- * that has most, as long as that has more than the newcomer would: no address can shut out another one.
+ * A limited number of places that networks, and the addresses in them, share. When all are taken, a newcomer takes the
+ * newest place of the network that has most, or else of the address in its own that has most, as long as that has more
+ * than the newcomer would: no address can shut out another one.
  */
+import { isIPv6 } from "node:net";
+import { valueOfIPv6 } from "../runtime/ip-addresses.ts";
+
 export interface FairPlaces {
   /**
    * Takes a place. Returns the function that gives it back, or null if there is none. `end` is called when another
@@ -10,35 +14,62 @@ export interface FairPlaces {
   take(address: string, end: () => void): (() => void) | null;
 }
 
+interface Network {
+  count: number;
+  /** The places of each address, the newest last. */
+  readonly addresses: Map<string, Set<() => void>>;
+}
+
 /** `most`: places in all; `perAddress`: of one address. */
 export function createFairPlaces(most: number, perAddress = most): FairPlaces {
-  /** The places of each address, the newest last. */
-  const taken = new Map<string, Set<() => void>>();
+  const networks = new Map<string, Network>();
   let count = 0;
 
   function giveBack(address: string, place: () => void): void {
-    const places = taken.get(address);
-    if (!places?.delete(place)) return;
+    const name = networkOf(address);
+    const network = networks.get(name);
+    const places = network?.addresses.get(address);
+    if (!network || !places?.delete(place)) return;
     count -= 1;
-    if (places.size === 0) taken.delete(address);
+    network.count -= 1;
+    if (places.size === 0) network.addresses.delete(address);
+    if (network.count === 0) networks.delete(name);
+  }
+
+  /** Frees a place for an address of a network that has `mine` places; false if no other has enough more. */
+  function makeRoom(network: Network, mine: number): boolean {
+    const fullest = [...networks.values()].reduce((one, other) => (other.count > one.count ? other : one));
+    const from = fullest.count > network.count + 1 ? fullest : network;
+    const [address, places] = [...from.addresses].reduce(
+      (one, other) => (other[1].size > one[1].size ? other : one),
+      ["", new Set<() => void>()],
+    );
+    const newest = [...places].at(-1);
+    if (newest === undefined || (from === network && places.size <= mine + 1)) return false;
+    giveBack(address, newest);
+    newest();
+    return true;
   }
 
   return {
     take(address, end) {
-      const mine = taken.get(address) ?? new Set();
-      if (mine.size >= perAddress) return null;
-      if (count >= most) {
-        const [crowded, places] = [...taken].reduce((one, other) => (other[1].size > one[1].size ? other : one));
-        const newest = [...places].at(-1);
-        if (newest === undefined || places.size <= mine.size + 1) return null;
-        giveBack(crowded, newest);
-        newest();
-      }
+      const name = networkOf(address);
+      const network: Network = networks.get(name) ?? { count: 0, addresses: new Map() };
+      const mine = network.addresses.get(address) ?? new Set();
+      if (mine.size >= perAddress || (count >= most && !makeRoom(network, mine.size))) return null;
       // Each place is a function of its own.
       const place = () => end();
-      taken.set(address, mine.add(place));
+      networks.set(name, network);
+      network.addresses.set(address, mine.add(place));
+      network.count += 1;
       count += 1;
       return () => giveBack(address, place);
     },
   };
+}
+
+/** One host can have every IPv6 address of a network of 64 bits. An IPv4 address is its own network. */
+function networkOf(address: string): string {
+  const [plain = ""] = address.split("%");
+  return isIPv6(plain) ? `${valueOfIPv6(plain) >> 64n}` : address;
 }

@@ -542,7 +542,7 @@ export const agentSessions = pgTable(
     /** The agent that has the session, fixed by its first contact. */
     instance: text("instance"),
     agent: jsonb("agent").$type<AgentIdentity>(),
-    /** Where the boot script was fetched from. A second address ends the session. */
+    /** Where the boot script was fetched from. A second address that is not leased ends the session. */
     bootAddresses: jsonb("boot_addresses").$type<readonly string[]>().notNull().default([]),
     /** Requests of other agents with the secret. */
     strangers: integer("strangers").notNull().default(0),

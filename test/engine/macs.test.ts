@@ -225,11 +225,15 @@ describe("network boot", () => {
   test("network boot: a machine is known by its MAC while its session waits, and gets a new secret each time [R-468]", async () => {
     const { agents } = ostler.engine;
     const { mac, id } = await booting();
-    expect(await agents.networkBoot({ macs: [aMac()], address: "10.0.0.7" })).toBeNull();
-    expect(await agents.networkBoot({ macs: [], address: "10.0.0.7" })).toBeNull();
+    expect(await agents.networkBoot({ macs: [aMac()], address: "10.0.0.7", isLeased: false })).toBeNull();
+    expect(await agents.networkBoot({ macs: [], address: "10.0.0.7", isLeased: false })).toBeNull();
     await agents.leased(mac.toUpperCase());
-    const first = await agents.networkBoot({ macs: ["nonsense", mac.replaceAll(":", "-")], address: "10.0.0.7" });
-    const second = await agents.networkBoot({ macs: [mac], address: "10.0.0.7" });
+    const first = await agents.networkBoot({
+      macs: ["nonsense", mac.replaceAll(":", "-")],
+      address: "10.0.0.7",
+      isLeased: false,
+    });
+    const second = await agents.networkBoot({ macs: [mac], address: "10.0.0.7", isLeased: false });
     expect(second).toMatchObject({ architecture: "X64", kernelArguments: ["console=ttyS0"], network: null });
     if (!first || !second) throw new Error("The machine is unknown.");
     expect(second.session).toBe(first.session);
@@ -237,7 +241,7 @@ describe("network boot", () => {
     expect(await agents.poll(first, report("one"))).toBe("UNKNOWN");
     expect(await agents.poll(second, report("one"))).toEqual({ do: "wait", seconds: 2 });
     // The agent has come: the machine is not booted again.
-    expect(await agents.networkBoot({ macs: [mac], address: "10.0.0.7" })).toBeNull();
+    expect(await agents.networkBoot({ macs: [mac], address: "10.0.0.7", isLeased: false })).toBeNull();
     expect(await agents.medium(second)).toBeNull();
     await ostler.operationEnds(id);
     const [row] = await ostler.test.sql<{ seen: boolean }[]>`
@@ -250,7 +254,7 @@ describe("network boot", () => {
     const { mac, id } = await booting();
     await ostler.engine.abort(ALICE, { work: { operationId: id }, reason: "enough" });
     await ostler.operationEnds(id);
-    expect(await ostler.engine.agents.networkBoot({ macs: [mac], address: "10.0.0.7" })).toBeNull();
+    expect(await ostler.engine.agents.networkBoot({ macs: [mac], address: "10.0.0.7", isLeased: false })).toBeNull();
   });
 
   test("network boot of a node without a MAC fails, and the failure says what to do", async () => {

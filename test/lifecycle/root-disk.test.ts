@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import * as z from "zod";
+import { rootDisk } from "../../plugins/agent/variables.ts";
 import { disksIn, hintsOf } from "../../src/engine/images/machine-facts.ts";
 import { chooseRootDisk } from "../../src/lifecycle/root-disk.ts";
 
@@ -21,4 +22,8 @@ test.each(cases)("the service and the agent choose the same root disk: $title [R
   const choice = chooseRootDisk(found, one.hints && hintsOf(one.hints));
   const expected = disks[one.root]?.["name"] ?? one.root;
   expect("code" in choice ? choice.code : choice.disk.name).toBe(expected);
+});
+
+test.each(["serial", "wwn", "vendor", "model"])("a blank hint is refused: %s", (name) => {
+  expect([" ", " x "].map((text) => rootDisk.safeParse({ [name]: text }).data)).toEqual([undefined, { [name]: "x" }]);
 });

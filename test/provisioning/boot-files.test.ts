@@ -264,6 +264,23 @@ describe("many and slow clients", () => {
     socket.destroy();
   });
 
+  test("a BMC that reads nothing of its medium for a while keeps it [R-829]", async () => {
+    const limits = { downloadsPerAddressMax: 1 };
+    const { url, folder } = await lab(ONE_SESSION, { stallMs: 300, limits });
+    writeMedia(folder, { sizes: { vmlinuz: 70_000, initrd: LARGE_BYTES, "agent.iso": LARGE_BYTES } });
+    for (const name of ["initrd", "agent.iso"]) writeFileSync(join(folder, "x64", name), Buffer.alloc(LARGE_BYTES));
+    const medium = await stalled(url, ISO, "127.0.0.2");
+    const initrd = await stalled(url, "/boot/agent/x64/initrd");
+    const statusOf = async () => (await fetch(`${url}/boot/agent/x64/vmlinuz`)).status;
+    await eventually("the other one is sent", async () => (await statusOf()) === 503);
+    await eventually("the other one is cut", async () => (await statusOf()) === 200);
+    let received = 0;
+    medium.on("data", (part: Buffer) => (received += part.length));
+    medium.resume();
+    await eventually("the medium is whole", () => received > LARGE_BYTES);
+    for (const socket of [medium, initrd]) socket.destroy();
+  });
+
   test("addresses with stalled downloads leave a place to another address [R-829]", async () => {
     const { url, folder } = await lab({}, { limits: { downloadsMax: 6, downloadsPerAddressMax: 3 } });
     writeLargeRamdisk(folder);

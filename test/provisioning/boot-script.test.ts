@@ -1,5 +1,5 @@
 /** Boot scripts: the script for each state of a machine, and that nothing in them can be misread by iPXE. */
-import { afterAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -44,7 +44,9 @@ describe("boot script", () => {
       },
       `?${MACS}&arch=x86_64`,
     );
-    expect(asked).toEqual([{ macs: ["52:54:00:77:00:01", "52:54:00:aa:00:02"], address: "127.0.0.1" }]);
+    expect(asked).toEqual([
+      { macs: ["52:54:00:77:00:01", "52:54:00:aa:00:02"], address: "127.0.0.1", isLeased: false },
+    ]);
     const files = `${URL_OF_SERVICE}/boot/agent/x64`;
     expect(script).toContain(
       `kernel --name vmlinuz ${files}/vmlinuz?session=${SESSION} initrd=initrd ro panic=30 console=ttyS1,9600 nosmt ostler.url=${URL_OF_SERVICE} ostler.session=${SESSION} ostler.secret=${SECRET} || goto again`,
@@ -76,9 +78,23 @@ describe("boot script", () => {
     expect(asked).toEqual([]);
     expect(await scriptFor([other, `${future} 52:54:00:aa:00:02 127.0.0.1 * 01:52:54:00:aa:00:02`])).toContain(SECRET);
     expect(await scriptFor(["0 52:54:00:AA:00:02 127.0.0.1 * *", "duid 00:01"])).toContain(SECRET);
-    const mine = { macs: ["52:54:00:aa:00:02"], address: "127.0.0.1" };
+    const mine = { macs: ["52:54:00:aa:00:02"], address: "127.0.0.1", isLeased: true };
     expect(asked).toEqual([mine, mine]);
     rmSync(file);
+  });
+
+  test("boot scripts that are fetched at the same time share one read of the lease file", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout"] });
+    onTestFinished(() => void vi.useRealTimers());
+    const file = join(tmpdir(), `shared-leases-${process.pid}`);
+    const mac = "52:54:00:aa:00:02";
+    writeFileSync(file, `0 ${mac} 10.77.0.9 * *\n`);
+    const leases = dhcpLeases(file);
+    expect(await leases.macsAt("10.77.0.9", [mac])).toEqual([mac]);
+    rmSync(file);
+    expect(await leases.macsAt("10.77.0.9", [mac])).toEqual([mac]);
+    vi.runAllTimers();
+    await expect(leases.macsAt("10.77.0.9", [mac])).rejects.toThrow("ENOENT");
   });
 
   test.each([

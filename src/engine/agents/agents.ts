@@ -48,10 +48,14 @@ export interface BootTicket {
   readonly network: AgentNetwork | null;
 }
 
-/** A machine that fetches its boot script: the MACs that it names, and where the request came from. */
+/**
+ * A machine that fetches its boot script: the MACs that it names, and where the request came from. `isLeased`: the DHCP
+ * server has leased that address to each of these MACs.
+ */
 export interface BootingMachine {
   readonly macs: readonly string[];
   readonly address: string;
+  readonly isLeased: boolean;
 }
 
 export interface Agents {
@@ -61,7 +65,7 @@ export interface Agents {
   result(bearer: Bearer, instance: string, result: AgentResult): Promise<ResultAnswer>;
   /**
    * For the boot script of a network boot: only while a session of the node with one of the MACs waits for its agent.
-   * Makes a new secret each time. A second address ends the session, and fails the step.
+   * Makes a new secret each time. A second address that is not leased ends the session, and fails the step.
    */
   networkBoot(machine: BootingMachine): Promise<BootTicket | null>;
   /** For a boot medium: the ticket that it contains, while the session is open. */

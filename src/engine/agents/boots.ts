@@ -25,7 +25,7 @@ const MACS_MAX = 64;
 
 export async function networkBoot(
   { reader, transact, log }: AgentParts,
-  { macs, address }: BootingMachine,
+  { macs, address, isLeased }: BootingMachine,
 ): Promise<BootTicket | null> {
   const known = macs.slice(0, MACS_MAX).flatMap((mac) => macOf(mac) ?? []);
   const found = await sessionToBoot(reader, known);
@@ -35,7 +35,7 @@ export async function networkBoot(
   return transact(async (transaction) => {
     const { tx } = transaction;
     const run = await lockRun(tx, runId);
-    const session = await noteScript(tx, id, { address, secretHash: hashOfSecret(secret) });
+    const session = await noteScript(tx, id, { address, isLeased, secretHash: hashOfSecret(secret) });
     // The agent has come, or the session was closed, since it was read.
     if (!session) return null;
     if (session.endedAt === null) return ticketOf(session, secret);

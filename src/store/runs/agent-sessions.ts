@@ -178,15 +178,19 @@ export async function noteMedium(tx: Tx, id: string): Promise<void> {
 
 /**
  * Notes that the boot script was fetched from an address. The new secret replaces that of an agent that has not come
- * yet. A second address ends the session. Returns the session if it has changed.
+ * yet. A second address ends the session, unless it is leased to the machine. Returns the session if it has changed.
  */
 export async function noteScript(
   tx: Tx,
   id: string,
-  { address, secretHash }: { readonly address: string; readonly secretHash: string },
+  {
+    address,
+    isLeased,
+    secretHash,
+  }: { readonly address: string; readonly isLeased: boolean; readonly secretHash: string },
 ): Promise<AgentSessionRow | undefined> {
   const known = sql`jsonb_build_array(${address}::text)`;
-  const isKnown = sql`${agentSessions.bootAddresses} in ('[]', ${known})`;
+  const isKnown = sql`(${isLeased} or ${agentSessions.bootAddresses} in ('[]', ${known}))`;
   const isOpen = isOne(id, isNull(agentSessions.endedAt));
   const boot = { scriptAt: SCRIPT_AT, bootAddresses: [address], secretHash };
   if ((await changeSessions(tx, boot, and(isOpen, isKnown, isNull(agentSessions.instance)))) === 0) {

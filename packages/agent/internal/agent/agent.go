@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"ostler-agent/internal/console"
@@ -24,6 +25,7 @@ import (
 const (
 	protocol       = 1
 	pollEvery      = time.Second
+	countEvery     = 10 * time.Second
 	longestIdle    = 60 * time.Second
 	longestBackoff = 5 * time.Second
 	// unknownLimit is how long the service may answer that it does not know the session: it can have been restored.
@@ -39,6 +41,8 @@ type Agent struct {
 	out     Printer
 	power   func()
 	running *work
+	// disks is the number of disks that was counted last.
+	disks   atomic.Int64
 	backoff time.Duration
 	// unknownSince is the first of a row of answers that the session is unknown.
 	unknownSince time.Time
@@ -81,15 +85,25 @@ func Run(document *session.Document, version string, out *console.Console) {
 		now:   time.Now,
 		sleep: time.Sleep,
 	}
+	go agent.countDisks()
 	agent.deliverKept()
 	for agent.step() {
+	}
+}
+
+// countDisks is beside the loop that shows that the agent is alive: a read from a stuck adapter can block for ever.
+// Adapters may find their disks late, so it counts again.
+func (a *Agent) countDisks() {
+	for {
+		a.disks.Store(int64(len(disk.BuiltIn())))
+		time.Sleep(countEvery)
 	}
 }
 
 // step asks once and obeys. It returns false when the machine is to be switched off, which ends a test.
 func (a *Agent) step() bool {
 	a.report.MACs = addresses()
-	a.report.Disks = len(disk.BuiltIn())
+	a.report.Disks = int(a.disks.Load())
 	a.report.Task = nil
 	if a.running != nil {
 		if result := a.running.result(); result != nil {

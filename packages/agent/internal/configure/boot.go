@@ -36,10 +36,11 @@ func bootEntries(output, label string) []string {
 	return numbers
 }
 
-// addBootEntry makes the firmware start the disk first. It returns nil on a machine without UEFI.
-func addBootEntry(ctx context.Context, d disk.Disk, list []partition) (*string, error) {
+// addBootEntry makes the firmware start the disk first. It returns nil on a machine without UEFI. The entry is for the
+// next start too, unless the note says why it is not.
+func addBootEntry(ctx context.Context, d disk.Disk, list []partition) (entry *string, note string, err error) {
 	if _, err := os.Stat("/sys/firmware/efi/efivars"); err != nil {
-		return nil, nil
+		return nil, "", nil
 	}
 	var system *partition
 	for index := range list {
@@ -48,35 +49,45 @@ func addBootEntry(ctx context.Context, d disk.Disk, list []partition) (*string, 
 		}
 	}
 	if system == nil {
-		return nil, task.Fail(BootEntryFailed, "%s has no EFI system partition: the image cannot be started by UEFI.", d)
+		return nil, "", task.Fail(BootEntryFailed, "%s has no EFI system partition: the image cannot be started by UEFI.", d)
 	}
 	loader, err := findLoader(devicePath(d, system.number))
 	if err != nil {
-		return nil, task.Fail(BootEntryFailed, "%v", err)
+		return nil, "", task.Fail(BootEntryFailed, "%v", err)
 	}
 	listed, err := command.Run(ctx, "efibootmgr")
 	if err != nil {
-		return nil, task.Fail(BootEntryFailed, "The boot entries of the firmware cannot be read: %v.", err)
+		return nil, "", task.Fail(BootEntryFailed, "The boot entries of the firmware cannot be read: %v.", err)
 	}
 	for _, number := range bootEntries(string(listed), bootLabel) {
 		if _, err := command.Run(ctx, "efibootmgr", "-q", "-B", "-b", number); err != nil {
-			return nil, task.Fail(BootEntryFailed, "Boot entry %s cannot be removed: %v.", number, err)
+			return nil, "", task.Fail(BootEntryFailed, "Boot entry %s cannot be removed: %v.", number, err)
 		}
 	}
 	// A new entry becomes the first of the boot order.
 	created, err := command.Run(ctx, "efibootmgr", "-c", "-d", d.Path, "-p", strconv.Itoa(system.number), "-L", bootLabel, "-l", loader)
 	if err != nil {
-		return nil, task.Fail(BootEntryFailed, "The firmware does not take a boot entry: %v.", err)
+		return nil, "", task.Fail(BootEntryFailed, "The firmware does not take a boot entry: %v.", err)
 	}
 	numbers := bootEntries(string(created), bootLabel)
 	if len(numbers) == 0 {
-		return nil, task.Fail(BootEntryFailed, "The firmware does not list the new boot entry.")
+		return nil, "", task.Fail(BootEntryFailed, "The firmware does not list the new boot entry.")
 	}
-	// Firmware may put the entries of other disks or of the network first when it looks for them at the next start.
-	if _, err := command.Run(ctx, "efibootmgr", "-q", "-n", numbers[0]); err != nil {
-		return nil, task.Fail(BootEntryFailed, "The firmware does not take boot entry %s for the next start: %v.", numbers[0], err)
+	note, err = startNext(ctx, numbers[0], len(disk.BuiltIn()))
+	return &numbers[0], note, err
+}
+
+// startNext has the firmware start an entry next: it may put the entries of other disks or of the network first when it
+// looks for them. If it refuses that, a machine with one disk can start nothing else, and the note says so.
+func startNext(ctx context.Context, number string, disks int) (note string, err error) {
+	_, err = command.Run(ctx, "efibootmgr", "-q", "-n", number)
+	switch {
+	case err == nil:
+		return "", nil
+	case disks > 1:
+		return "", task.Fail(BootEntryFailed, "The firmware does not take boot entry %s for the next start, and may start another disk: %v.", number, err)
 	}
-	return &numbers[0], nil
+	return fmt.Sprintf("The firmware does not take boot entry %s for the next start, so its own boot order decides: %v.", number, err), nil
 }
 
 // findLoader looks for the program that firmware starts from a disk without an entry, then for a distribution's own.

@@ -49,6 +49,8 @@ type output struct {
 	// FileSystem is what was done to the file system of the grown partition.
 	FileSystem string  `json:"fileSystem,omitempty"`
 	BootEntry  *string `json:"bootEntry"`
+	// BootNote says why the entry is not the one of the next start.
+	BootNote string `json:"bootNote,omitempty"`
 }
 
 // Run is the task configure. Done again, it replaces what it has done before.
@@ -73,7 +75,7 @@ func Run(ctx context.Context, args json.RawMessage, progress task.Progress) (any
 	}
 	if wanted.BootEntry {
 		progress(90, "boot entry")
-		if result.BootEntry, err = addBootEntry(ctx, selected, list); err != nil {
+		if result.BootEntry, result.BootNote, err = addBootEntry(ctx, selected, list); err != nil {
 			return nil, err
 		}
 	}

@@ -2,6 +2,7 @@ package configure
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"hash/crc32"
 	"os"
@@ -259,6 +260,23 @@ const listed = "BootCurrent: 0001\nTimeout: 3 seconds\nBootOrder: 0004,0001,0000
 func TestBootEntries(t *testing.T) {
 	if got := strings.Join(bootEntries(listed, bootLabel), " "); got != "0001 0004" {
 		t.Errorf("got %s", got)
+	}
+}
+
+func TestFirmwareThatRefusesTheNextStartFailsOnlyWithSeveralDisks(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv("PATH", folder)
+	for _, test := range []struct {
+		status string
+		disks  int
+		note   bool
+		fails  bool
+	}{{"0", 2, false, false}, {"5", 1, true, false}, {"5", 2, false, true}} {
+		_ = os.WriteFile(filepath.Join(folder, "efibootmgr"), []byte("#!/bin/sh\nexit "+test.status+"\n"), 0o755)
+		note, err := startNext(context.Background(), "0004", test.disks)
+		if (note != "") != test.note || (err != nil) != test.fails {
+			t.Errorf("%+v: got %q, %v", test, note, err)
+		}
 	}
 }
 

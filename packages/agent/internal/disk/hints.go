@@ -93,13 +93,14 @@ func (d Disk) precedes(other Disk) bool {
 	return false
 }
 
+// match takes no disk that lacks what a hint names, even if the hint is blank.
 func (h Hints) match(disk Disk) bool {
 	return (h.Path == "" || h.Path == disk.Path || h.Path == disk.Name || disk.Place.has(h.Path)) &&
 		(h.Controller == "" || strings.EqualFold(h.Controller, disk.Place.Controller)) &&
 		(h.Slot == nil || *h.Slot == disk.Place.Slot) &&
 		(h.HCTL == "" || h.HCTL == disk.Place.HCTL) &&
-		(h.Serial == "" || strings.EqualFold(strings.TrimSpace(h.Serial), disk.Serial)) &&
-		(h.WWN == "" || NormalWWN(h.WWN) == disk.WWN) &&
+		(h.Serial == "" || disk.Serial != "" && strings.EqualFold(strings.TrimSpace(h.Serial), disk.Serial)) &&
+		(h.WWN == "" || disk.WWN != "" && NormalWWN(h.WWN) == disk.WWN) &&
 		isPart(h.Vendor, disk.Vendor) && isPart(h.Model, disk.Model) &&
 		(h.Kind == "" || h.Kind == disk.Kind) &&
 		(h.Rotational == nil || *h.Rotational == disk.Rotational) &&
@@ -107,7 +108,7 @@ func (h Hints) match(disk Disk) bool {
 }
 
 func isPart(part, whole string) bool {
-	return strings.Contains(strings.ToLower(whole), strings.ToLower(strings.TrimSpace(part)))
+	return part == "" || whole != "" && strings.Contains(strings.ToLower(whole), strings.ToLower(strings.TrimSpace(part)))
 }
 
 // String names what was asked for.

@@ -195,7 +195,7 @@ export async function provesDriveless(subject: Subject): Promise<void> {
     const result = await performStep(bare, step);
     const account = result.kind === "done" ? parseDiskAccount(result.output) : [];
     ensure(
-      result.kind === "failed" || !Array.isArray(account) || account.length > 0,
+      result.kind === "failed" || (Array.isArray(account) && account.length > 0),
       `Step ${step.name} succeeds on a machine without drives, although nothing says that it has none.`,
     );
   }
