@@ -341,7 +341,10 @@ export class RedfishService {
     }
     // A page is an answer of a web server, as of its login.
     if (answer.body.trimStart().startsWith("<"))
-      throw this.#flaw(`was asked to ${task}, and its answer is a page: ${quoted(answer.body)}`, "UNKNOWN");
+      throw this.#flaw(`was asked to ${task}, and its answer is a page: ${quoted(answer.body)}`, {
+        effect: "UNKNOWN",
+        status: answer.status,
+      });
     const body = resourceOf(answer.body) ?? {};
     const named = [answer.header("location"), text(body, "@odata.id"), text(body, "TaskMonitor")];
     const tasks = answer.status === 202 ? named.flatMap((one) => this.#ownPath(one) ?? []) : [];
@@ -361,9 +364,9 @@ export class RedfishService {
     throw this.#flaw(`was asked to ${task}, and its answer is not a JSON object: ${quoted(answer.body)}`);
   }
 
-  #flaw(what: string, effect?: "UNKNOWN"): RedfishError {
+  #flaw(what: string, change?: { readonly effect: "UNKNOWN"; readonly status: number }): RedfishError {
     const message = `BMC ${this.bmc} ${what}; restart the BMC.`;
-    return new RedfishError({ kind: "OTHER", retryable: true, message, ...(effect && { effect }) });
+    return new RedfishError({ kind: "OTHER", retryable: true, message, ...change });
   }
 
   #refusal(task: string, answer: HttpAnswer): RedfishError {

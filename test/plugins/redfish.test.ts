@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { controllerOf, redfishSettings } from "../../plugins/redfish/settings.ts";
 import { PRESETS, PRESET_NAMES } from "../../packages/bmc-simulator/src/index.ts";
-import type { Traits } from "../../packages/bmc-simulator/src/index.ts";
+import type { Fault, Traits } from "../../packages/bmc-simulator/src/index.ts";
 import { redfishLab } from "../support/redfish.ts";
 import type { RedfishLab } from "../support/redfish.ts";
 
@@ -170,6 +170,20 @@ describe("Redfish power by the reset types that a machine offers", () => {
     await lab.driver.power.set(lab.call({ seconds: 30 }), "REBOOT");
     expect(lab.bmc.state).toMatchObject({ power: "On", bootedFrom: "Hdd" });
   });
+
+  test.each<["ON" | "REBOOT", Fault, RegExp]>([
+    ["REBOOT", { kind: "reset" }, /connection broke/],
+    ["REBOOT", { kind: "answer", status: 200, body: "page" }, /is a page/],
+    ["ON", { kind: "answer", status: 200, body: "page" }, /is a page/],
+  ])(
+    "Redfish does not take %s for done after a request that was not answered: $kind [R-805]",
+    async (action, fault, says) => {
+      await using lab = await redfishLab({ traits: power(["On", "ForceRestart"]) });
+      if (action === "REBOOT") lab.bmc.state.power = "On";
+      lab.bmc.faults.set([{ ...fault, path: "ComputerSystem.Reset" }]);
+      await expect(lab.driver.power.set(lab.call({ seconds: 5 }), action)).rejects.toThrow(says);
+    },
+  );
 
   test("Redfish ends a graceful shutdown when the machine is off", async () => {
     await using lab = await redfishLab();
