@@ -3,7 +3,7 @@
  * errors that name the BMC and what it was asked to do.
  */
 import { Readable } from "node:stream";
-import type { DriverMemory } from "../../src/drivers/driver.ts";
+import type { DriverMemory, Json } from "../../src/drivers/driver.ts";
 import { connect, isAway, isRefusal } from "./connection.ts";
 import type { Connection, HttpAnswer, HttpRequest, RedfishCall } from "./connection.ts";
 import { RedfishError, onlyFailed } from "./error.ts";
@@ -117,14 +117,13 @@ export class RedfishService {
     return this.#connection.hasChanged;
   }
 
-  /** A path that an earlier call has found, kept for a name. */
-  async recallPath(name: string): Promise<string | undefined> {
-    const path = await this.#memory?.get(`${name} of ${this.bmc}`);
-    return typeof path === "string" ? path : undefined;
+  /** What an earlier call has found, kept for a name. */
+  async recall(name: string): Promise<Json | undefined> {
+    return this.#memory?.get(`${name} of ${this.bmc}`);
   }
 
-  async rememberPath(name: string, path: string | undefined): Promise<void> {
-    await this.#memory?.set(`${name} of ${this.bmc}`, path);
+  async remember(name: string, value: Json): Promise<void> {
+    await this.#memory?.set(`${name} of ${this.bmc}`, value);
   }
 
   async close(): Promise<void> {
