@@ -13,7 +13,7 @@ import { bootFailure, bootProgress } from "./boot-report.ts";
 import type { Route } from "./boot-report.ts";
 import type { AgentCall } from "./call.ts";
 import { isAlive, isOver, openSessionOf, secondsFromNow } from "./call.ts";
-import { AgentError, isRefusedForGood, isUnsupported, messageOf, withoutAddress } from "./error.ts";
+import { AgentError, isFailureOfDriver, isRefusedForGood, isUnsupported, messageOf, withoutAddress } from "./error.ts";
 
 const SEEK_SECONDS = 20;
 const SEEK_POLL_SECONDS = 3;
@@ -157,7 +157,7 @@ async function awaitContact(
     if (wasNotFetched(call, boot, session)) {
       call.log("The machine has not started from the medium; it is started by the other boot source for it, if any.");
       const again = await start(call, { route: "MEDIUM", isOther: true }).catch((error: unknown) => {
-        if (!isUnsupported(error)) throw error;
+        if (!isFailureOfDriver(error)) throw error;
         call.log(messageOf(error));
       });
       if (again) return again;

@@ -43,6 +43,11 @@ export function isRefusedForGood(error: unknown): boolean {
   return error instanceof Error && "kind" in error && error.kind === "REFUSED" && !passing(error).retryable;
 }
 
+/** Whether an error is a driver's, and not that its BMC does not serve now. */
+export function isFailureOfDriver(error: unknown): boolean {
+  return error instanceof Error && error.name === "DriverError" && !passing(error).away;
+}
+
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

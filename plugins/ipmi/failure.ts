@@ -19,13 +19,13 @@ export class IpmiError extends Error implements DriverError {
     this.kind = failure.kind;
     this.retryable = failure.retryable;
     this.withoutEffect = failure.withoutEffect === true;
-    this.away = failure.kind === "UNREACHABLE" && failure.retryable;
+    this.away = failure.away === true;
   }
 }
 
 /** The same failure, of a request that only reads and that precedes every change. */
-export function beforeChange({ kind, retryable, message, cause }: IpmiError): IpmiError {
-  return new IpmiError({ kind, retryable, message, withoutEffect: true }, { cause });
+export function beforeChange({ kind, retryable, message, away, cause }: IpmiError): IpmiError {
+  return new IpmiError({ kind, retryable, message, away, withoutEffect: true }, { cause });
 }
 
 export interface Failure {
@@ -35,6 +35,8 @@ export interface Failure {
   readonly message: string;
   /** True if nothing has been sent that changes the machine. */
   readonly withoutEffect?: boolean;
+  /** True if the BMC may be restarting. */
+  readonly away?: boolean;
 }
 
 /** Known from the text, or dependent on whether the BMC answers a request that needs no login. */
@@ -176,6 +178,7 @@ function silentBmc({ bmc }: FailedCall): Failure {
   return {
     kind: "UNREACHABLE",
     retryable: true,
+    away: true,
     message: `BMC ${bmc} does not answer; check its power, its network and the address and port in the node's settings.`,
   };
 }

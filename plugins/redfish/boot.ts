@@ -37,13 +37,13 @@ export async function setBootDevice(
   const wanted = {
     BootSourceOverrideTarget: target,
     BootSourceOverrideEnabled: enabled,
-    ...modeOf(service, boot, mode ?? call.settings.bootMode),
+    ...modeOf(service, whole, mode ?? call.settings.bootMode),
   };
   const { BootSourceOverrideMode: bootMode, ...withoutMode } = wanted;
   const loader = url !== undefined && "HttpBootUri" in whole && { HttpBootUri: url };
   const send = async (change: Resource) => {
     const task = `set the boot device to ${target}`;
-    const optional = ["HttpBootUri"];
+    const optional = ["HttpBootUri", ...("BootSourceOverrideMode" in boot ? [] : ["BootSourceOverrideMode"])];
     const { path } = await service.patch(holder.path, { Boot: { ...change, ...loader } }, task, { optional });
     return path;
   };
@@ -60,7 +60,7 @@ export async function setBootDevice(
       },
     });
   // A mode that is set already is left out, as some BMCs refuse to be sent it; others then return to their own.
-  const isSet = text(boot, "BootSourceOverrideMode") === bootMode;
+  const isSet = text(whole, "BootSourceOverrideMode") === bootMode;
   const path = await send(isSet ? withoutMode : wanted);
   const half = Math.min(APPLIED_SECONDS, (call.deadline.getTime() - Date.now()) / 2000);
   const now = await readBack(path, half, (read) =>

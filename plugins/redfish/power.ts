@@ -55,10 +55,14 @@ export async function setPower(service: RedfishService, call: PowerCall, wanted:
   if (isOff && choose(offered.types, "ON")) return bringTo(service, call, { system, offered, wanted: "ON" });
   const restart = RESTART_TYPES.find((type) => offered.types?.includes(type));
   if (restart === undefined) throw lacks(service, "reboot", offered.types);
-  await requestReset(service, call, offered.target, restart);
+  const unanswered = await requestReset(service, call, offered.target, restart);
   const left = (call.deadline.getTime() - Date.now()) / 1000;
   const seconds = Math.min(RESTART_SECONDS, left * RESTART_SHARE);
-  await waitForPower(service, call, { system, state: "OFF", seconds }).catch(onlyTimeout);
+  await waitForPower(service, call, { system, state: "OFF", seconds }).catch((error: unknown) => {
+    onlyTimeout(error);
+    // It is on before and after a restart, so that nothing shows that the request has arrived.
+    if (unanswered) throw unanswered;
+  });
   await waitForPower(service, call, { system, state: "ON" });
 }
 
@@ -122,15 +126,22 @@ async function bringTo(service: RedfishService, call: PowerCall, change: Change)
   await waitForPower(service, call, { system, state });
 }
 
-async function requestReset(service: RedfishService, call: PowerCall, target: string, type: string): Promise<void> {
+/** Returns the error of a request that may have arrived although no answer came: the state of the machine decides. */
+async function requestReset(
+  service: RedfishService,
+  call: PowerCall,
+  target: string,
+  type: string,
+): Promise<RedfishError | undefined> {
   call.log(`BMC ${service.bmc}: reset type ${type}.`);
   try {
     await service.post(target, { ResetType: type }, `reset the machine (${type})`);
+    return undefined;
   } catch (error) {
-    // The request may have arrived although no answer came. The state of the machine decides.
     const isUnanswered = error instanceof RedfishError && error.effect === "UNKNOWN" && error.status === undefined;
     if (!isUnanswered) throw error;
     call.log(error.message);
+    return error;
   }
 }
 

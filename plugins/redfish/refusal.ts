@@ -40,7 +40,7 @@ export function remedyOf(
   const lacking = Object.keys(spare).find((name) => isNamed(name) && !(name in body));
   if (lacking !== undefined) return { kind: "BODY", body: { ...body, [lacking]: spare[lacking] } };
   const sent = optional.filter((name) => without(body, [name]) !== body);
-  const unwanted = answer.status === 400 ? sent.filter(isNamed) : [];
+  const unwanted = answer.status === 400 || keys.includes("PropertyNotWritable") ? sent.filter(isNamed) : [];
   if (unwanted.length > 0) return { kind: "BODY", body: without(body, unwanted) };
   if (mayWait && (keys.some((key) => NOT_NOW.has(key)) || NOT_NOW_TEXT.test(words))) return { kind: "WAIT" };
   if (mayMove && (answer.status === 405 || keys.some((key) => ELSEWHERE.has(key)) || ELSEWHERE_TEXT.test(words))) {

@@ -3,7 +3,7 @@
  * errors that name the BMC and what it was asked to do.
  */
 import { Readable } from "node:stream";
-import type { DriverMemory } from "../../src/drivers/driver.ts";
+import type { DriverMemory, Json } from "../../src/drivers/driver.ts";
 import { connect, isAway, isRefusal } from "./connection.ts";
 import type { Connection, HttpAnswer, HttpRequest, RedfishCall } from "./connection.ts";
 import { RedfishError, onlyFailed } from "./error.ts";
@@ -117,14 +117,13 @@ export class RedfishService {
     return this.#connection.hasChanged;
   }
 
-  /** A path that an earlier call has found, kept for a name. */
-  async recallPath(name: string): Promise<string | undefined> {
-    const path = await this.#memory?.get(`${name} of ${this.bmc}`);
-    return typeof path === "string" ? path : undefined;
+  /** What an earlier call has found, kept for a name. */
+  async recall(name: string): Promise<Json | undefined> {
+    return this.#memory?.get(`${name} of ${this.bmc}`);
   }
 
-  async rememberPath(name: string, path: string | undefined): Promise<void> {
-    await this.#memory?.set(`${name} of ${this.bmc}`, path);
+  async remember(name: string, value: Json): Promise<void> {
+    await this.#memory?.set(`${name} of ${this.bmc}`, value);
   }
 
   async close(): Promise<void> {
@@ -341,7 +340,10 @@ export class RedfishService {
     }
     // A page is an answer of a web server, as of its login.
     if (answer.body.trimStart().startsWith("<"))
-      throw this.#flaw(`was asked to ${task}, and its answer is a page: ${quoted(answer.body)}`, "UNKNOWN");
+      throw this.#flaw(`was asked to ${task}, and its answer is a page: ${quoted(answer.body)}`, {
+        effect: "UNKNOWN",
+        status: answer.status,
+      });
     const body = resourceOf(answer.body) ?? {};
     const named = [answer.header("location"), text(body, "@odata.id"), text(body, "TaskMonitor")];
     const tasks = answer.status === 202 ? named.flatMap((one) => this.#ownPath(one) ?? []) : [];
@@ -361,9 +363,9 @@ export class RedfishService {
     throw this.#flaw(`was asked to ${task}, and its answer is not a JSON object: ${quoted(answer.body)}`);
   }
 
-  #flaw(what: string, effect?: "UNKNOWN"): RedfishError {
+  #flaw(what: string, change?: { readonly effect: "UNKNOWN"; readonly status: number }): RedfishError {
     const message = `BMC ${this.bmc} ${what}; restart the BMC.`;
-    return new RedfishError({ kind: "OTHER", retryable: true, message, ...(effect && { effect }) });
+    return new RedfishError({ kind: "OTHER", retryable: true, message, ...change });
   }
 
   #refusal(task: string, answer: HttpAnswer): RedfishError {

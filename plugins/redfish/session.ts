@@ -10,6 +10,7 @@ import type { DriverMemory, Json } from "../../src/drivers/driver.ts";
 import { isAway } from "./connection.ts";
 import type { Connection, HttpAnswer, RedfishCall } from "./connection.ts";
 import { RedfishError } from "./error.ts";
+import { messageKeys, resourceOf } from "./messages.ts";
 import { bmcName } from "../bmc-settings.ts";
 import type { Login } from "./settings.ts";
 
@@ -146,11 +147,17 @@ async function openSession(
   if (answer.status < 300 && token !== undefined)
     return { kind: "OPENED", session: { token, location: locationOf(answer) } };
   if (answer.status === 401) return { kind: "REFUSED" };
-  if (isAway(answer)) throw notNow(call.settings, connection, answer);
+  if (isAway(answer) && !namesLimit(answer)) throw notNow(call.settings, connection, answer);
   // 400 and 403 are the answers of some BMCs to a wrong password, and of others at their limit of sessions. Basic
   // authentication separates the two; 429 and 5xx say nothing about the password.
   const isLimit = answer.status === 429 || answer.status >= 500;
   return { kind: "UNAVAILABLE", reason: isLimit ? `HTTP ${answer.status}` : undefined };
+}
+
+/** Vendors have messages of their own for a BMC without free sessions. */
+function namesLimit({ status, body }: HttpAnswer): boolean {
+  const keys = messageKeys(resourceOf(body) ?? {});
+  return status === 503 && keys.length > 0 && !keys.includes("ServiceTemporarilyUnavailable");
 }
 
 function locationOf(answer: HttpAnswer): string {

@@ -13,18 +13,30 @@ export interface Located {
 /** The system that the settings name, or the only one that can start an operating system. */
 export async function findSystem(service: RedfishService, settings: Pick<RedfishSettings, "system">): Promise<Located> {
   const name = `system ${settings.system ?? ""}`;
-  const known = await service.recallPath(name);
-  const remembered = known && (await service.get(known, "system").catch(onlyIfMissing));
-  if (known !== undefined && remembered) return { path: known, resource: remembered };
-  const [found, ...others] = await findSystems(service, settings);
-  if (others.length > 0)
+  const known = at({ known: await service.recall(name) }, "known");
+  const path = text(known, "path");
+  const resource = path && (await service.get(path, "system").catch(onlyIfMissing));
+  if (path !== undefined && resource) return { path, resource };
+  const systems = await findSystems(service, settings);
+  const identity = text(known, "identity");
+  // A replaced BMC may have the machine at another path. No other machine may take its place.
+  const isKnown = (one: Located) => identity !== undefined && identityOf(one.resource) === identity;
+  const [found, ...others] = path === undefined || settings.system !== undefined ? systems : systems.filter(isKnown);
+  if (!found || others.length > 0) {
+    const what = found ? `has ${others.length + 1} systems` : `no longer has the node's system ${lastPart(path ?? "")}`;
     throw choice(
       service,
-      `has ${others.length + 1} systems`,
-      [found, ...others].map(({ path }) => path),
+      what,
+      systems.map((one) => one.path),
     );
-  await service.rememberPath(name, found.path);
+  }
+  await service.remember(name, { path: found.path, identity: identityOf(found.resource) ?? null });
   return found;
+}
+
+/** The serial number alone may be that of a chassis with several systems. */
+function identityOf(system: Resource): string | undefined {
+  return text(system, "UUID")?.toLowerCase() ?? text(system, "SerialNumber");
 }
 
 /** The system that the settings name; else each that can start an operating system, which a board of GPUs cannot. */
@@ -36,9 +48,9 @@ export async function findSystems(
   const paths = system === undefined ? members : members.filter((path) => lastPart(path) === system);
   const found: Located[] = [];
   for (const path of paths) {
-    // One that cannot be read may be the right one.
-    const resource = await service.get(path, "system").catch(paths.length > 1 ? onlyIfMissing : undefined);
-    if (resource && (paths.length === 1 || canBoot(resource))) found.push({ path, resource });
+    // One that cannot be read may be the right one, also if it is missing: a BMC that starts lists it first.
+    const resource = await service.get(path, "system");
+    if (system !== undefined || canBoot(resource)) found.push({ path, resource });
   }
   const [first, ...others] = found;
   if (first) return [first, ...others];
@@ -46,9 +58,12 @@ export async function findSystems(
   throw choice(service, what, members);
 }
 
+/** Missing boot sources are no evidence: a BMC that starts may not know them yet. */
 function canBoot(system: Resource): boolean {
-  const targets = texts(at(system, "Boot"), "BootSourceOverrideTarget@Redfish.AllowableValues") ?? [];
-  return targets.some((target) => target !== "None") || link(system, "Bios") !== undefined;
+  const boot = at(system, "Boot");
+  const targets = texts(boot, "BootSourceOverrideTarget@Redfish.AllowableValues") ?? [];
+  const hasSources = targets.length > 0 ? targets.some((target) => target !== "None") : Object.keys(boot).length > 0;
+  return hasSources || link(system, "Bios") !== undefined;
 }
 
 /** The BMC may have been replaced since its path was remembered. */

@@ -396,6 +396,15 @@ describe("failure of ipmitool", () => {
     expect(classification).toMatchObject({ failure: { message: expect.stringContaining("10.0.0.7:623") } });
   });
 
+  test("a BMC that does not answer may be restarting; one whose name does not resolve is not waited for [R-801]", () => {
+    const isAway = (text: string) => {
+      const classification = classify(text);
+      return new IpmiError("failure" in classification ? classification.failure : classification.silent).away;
+    };
+    expect(isAway(NO_SESSION)).toBe(true);
+    expect(isAway(`Address lookup for bmc.example failed\n${NO_SESSION}`)).toBe(false);
+  });
+
   test("failure of ipmitool without a reason is a login error if the BMC is present, and a network error if not", () => {
     expect(classify(NO_SESSION)).toMatchObject({
       present: { kind: "AUTHENTICATION", retryable: true },

@@ -13,7 +13,15 @@ const sent: SentChange = {
   mayWait: true,
 };
 
-test.each<[string, number, string, Partial<SentChange>, unknown]>([
+test.each<[string, number, string, Partial<SentChange>, unknown, string?]>([
+  ...[403, 405].map((status): [string, number, string, Partial<SentChange>, unknown, string] => [
+    `leaves out what cannot be written, as ${status} says`,
+    status,
+    "Inserted is read-only.",
+    {},
+    { kind: "BODY", body: { Image: "x" } },
+    "PropertyNotWritable",
+  ]),
   [
     "adds what is missing, also in a POST request",
     400,
@@ -43,7 +51,7 @@ test.each<[string, number, string, Partial<SentChange>, unknown]>([
   ["does not move an action", 405, "Use /redfish/v1/Chassis/2 instead.", { mayMove: false }, undefined],
   ["sends an unexplained refusal without what is optional", 400, "Bad.", {}, { kind: "BODY", body: { Image: "x" } }],
   ["reports what no message explains", 409, "Bad.", {}, undefined],
-])("refused change: %s [R-780]", (_what, status, message, change, remedy) => {
-  const body = JSON.stringify({ error: { code: "Base.1.8.GeneralError", message } });
+])("refused change: %s [R-780]", (_what, status, message, change, remedy, code = "GeneralError") => {
+  const body = JSON.stringify({ error: { code: `Base.1.8.${code}`, message } });
   expect(remedyOf({ status, header: () => undefined, body }, { ...sent, ...change })).toEqual(remedy);
 });

@@ -43,6 +43,12 @@ describe("Redfish logins", () => {
     expect(lab.bmc.state.power).toBe("On");
   });
 
+  test("Redfish sends the password with each request to a BMC that names its limit in words of its own [R-395]", async () => {
+    await using lab = await redfishLab();
+    lab.bmc.faults.add({ kind: "answer", status: 503, body: "error", method: "POST", path: "/Sessions" });
+    expect(await lab.driver.power.read(lab.call())).toBe("OFF");
+  });
+
   test("Redfish reports a BMC without free sessions and without basic authentication as retryable [R-395]", async () => {
     await using lab = await redfishLab({ traits: login({ sessionsMax: 0, basic: false }) });
     for (let times = 0; times < 2; times += 1)

@@ -1,8 +1,12 @@
 /** Driver `redfish` against simulated BMCs of different kinds: settings, power, boot, media, reads, discovery. */
+import { createServer } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { json } from "node:stream/consumers";
 import { describe, expect, test } from "vitest";
 import { controllerOf, redfishSettings } from "../../plugins/redfish/settings.ts";
 import { PRESETS, PRESET_NAMES } from "../../packages/bmc-simulator/src/index.ts";
-import type { Traits } from "../../packages/bmc-simulator/src/index.ts";
+import type { Fault, Traits } from "../../packages/bmc-simulator/src/index.ts";
 import { redfishLab } from "../support/redfish.ts";
 import type { RedfishLab } from "../support/redfish.ts";
 
@@ -170,6 +174,20 @@ describe("Redfish power by the reset types that a machine offers", () => {
     await lab.driver.power.set(lab.call({ seconds: 30 }), "REBOOT");
     expect(lab.bmc.state).toMatchObject({ power: "On", bootedFrom: "Hdd" });
   });
+
+  test.each<["ON" | "REBOOT", Fault, RegExp]>([
+    ["REBOOT", { kind: "reset" }, /connection broke/],
+    ["REBOOT", { kind: "answer", status: 200, body: "page" }, /is a page/],
+    ["ON", { kind: "answer", status: 200, body: "page" }, /is a page/],
+  ])(
+    "Redfish does not take %s for done after a request that was not answered: $kind [R-805]",
+    async (action, fault, says) => {
+      await using lab = await redfishLab({ traits: power(["On", "ForceRestart"]) });
+      if (action === "REBOOT") lab.bmc.state.power = "On";
+      lab.bmc.faults.set([{ ...fault, path: "ComputerSystem.Reset" }]);
+      await expect(lab.driver.power.set(lab.call({ seconds: 5 }), action)).rejects.toThrow(says);
+    },
+  );
 
   test("Redfish ends a graceful shutdown when the machine is off", async () => {
     await using lab = await redfishLab();
@@ -415,6 +433,38 @@ describe("Redfish boot sources beside the first", () => {
   });
 });
 
+const ROOT = "/redfish/v1";
+type Resource = Readonly<Record<string, unknown>>;
+type Systems = Record<string, Resource>;
+
+/** A BMC with nothing but these systems, which it reads at each request; a PATCH is kept, and replaces `Boot`. */
+async function listing(systems: Systems, listed?: readonly string[]) {
+  const changes: unknown[] = [];
+  const answer = async (request: IncomingMessage, response: ServerResponse) => {
+    const path = (request.url ?? "").slice(ROOT.length);
+    const one = path.replace("/Systems/", "");
+    const members = (listed ?? Object.keys(systems)).map((name) => ({ "@odata.id": `${ROOT}/Systems/${name}` }));
+    const found = path === "/Systems" ? { Members: members } : path === "/" ? {} : systems[one];
+    if (found && request.method === "PATCH") {
+      const change = (await json(request)) as { readonly Boot: Resource };
+      changes.push(change);
+      systems[one] = { ...found, Boot: change.Boot };
+    }
+    response.writeHead(found ? 200 : 404, { "content-type": "application/json" }).end(JSON.stringify(found ?? {}));
+  };
+  const server = createServer((request, response) => void answer(request, response));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  return {
+    settings: { port, scheme: "HTTP" },
+    changes,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
 describe("Redfish systems of a BMC", () => {
   const probe = async ({ driver, call, settings }: RedfishLab) => {
     const { address: _, ...login } = settings;
@@ -441,10 +491,58 @@ describe("Redfish systems of a BMC", () => {
     ]);
   });
 
-  test("a system that cannot be read is not passed over for another one [R-800]", async () => {
+  test.each([500, 404])("a system that answers %i is not passed over for another one [R-800]", async (status) => {
     await using lab = await redfishLab({ traits: { quirks: ["two-systems"] } });
-    lab.bmc.faults.add({ kind: "answer", status: 500, body: "error", path: "/Systems/Node.2" });
-    await expect(lab.driver.power.read(lab.call())).rejects.toMatchObject({ status: 500 });
+    lab.bmc.faults.add({ kind: "answer", status, body: "error", path: "/Systems/Node.2" });
+    await expect(lab.driver.power.read(lab.call())).rejects.toMatchObject({ status });
+  });
+
+  const SERVER = { PowerState: "On", UUID: "u-1", Boot: { BootSourceOverrideTarget: "None" } };
+  const BOARD = { PowerState: "On", Boot: { "BootSourceOverrideTarget@Redfish.AllowableValues": ["None"] } };
+
+  test.each<[string, Systems, RegExp]>([
+    ["a board, listed alone", { HGX: BOARD }, /has no system that can be started/],
+    ["a system without any boot source, listed alone", { HGX: { PowerState: "On" } }, /has no system that can be/],
+    ["a server beside one without values", { A: SERVER, B: { ...SERVER, Bios: { "@odata.id": "/b" } } }, /2 systems/],
+  ])("Redfish does not choose %s [R-800]", async (_what, systems, says) => {
+    await using lab = await redfishLab();
+    await using bmc = await listing(systems);
+    await expect(lab.driver.power.read(lab.call({ settings: bmc.settings }))).rejects.toThrow(says);
+  });
+
+  test("a system whose path is gone is found by its UUID or serial number, and not replaced [R-800]", async () => {
+    await using lab = await redfishLab();
+    const systems: Systems = { A: SERVER };
+    await using bmc = await listing(systems);
+    const read = () => lab.driver.power.read(lab.call({ settings: bmc.settings }));
+    expect(await read()).toBe("ON");
+    delete systems["A"];
+    systems["B"] = { ...SERVER, UUID: "u-2" };
+    await expect(read()).rejects.toThrow(/no longer has the node's system A; set "system" .* to one of: B\./);
+    systems["C"] = { ...SERVER, UUID: "U-1", PowerState: "Off" };
+    expect(await read()).toBe("OFF");
+  });
+
+  test("the boot mode is changed that only the system shows, where its settings show the boot source [R-391]", async () => {
+    await using lab = await redfishLab();
+    const boot = { BootSourceOverrideTarget: "None", BootSourceOverrideEnabled: "Disabled" };
+    const pending: Resource = { Boot: boot };
+    const system = {
+      Boot: { ...boot, BootSourceOverrideMode: "Legacy" },
+      "@Redfish.Settings": { SettingsObject: { "@odata.id": `${ROOT}/Systems/A/SD` } },
+    };
+    await using bmc = await listing({ A: system, "A/SD": pending }, ["A"]);
+    const call = lab.call({ settings: bmc.settings });
+    await lab.driver.power.setBootDevice?.(call, "PXE", { persistent: false, mode: "UEFI" });
+    expect(bmc.changes).toEqual([
+      {
+        Boot: {
+          BootSourceOverrideTarget: "Pxe",
+          BootSourceOverrideEnabled: "Once",
+          BootSourceOverrideMode: "UEFI",
+        },
+      },
+    ]);
   });
 
   test("Redfish reports a system that does not exist, and the ones that do", async () => {

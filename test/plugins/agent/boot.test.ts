@@ -108,6 +108,7 @@ test("a medium that the BMC has read at its insertion only was not started [R-80
 test.each([
   ["fetched the medium", { reaches: "SCRIPT" }],
   ["has one boot source for media", { refuses: { "device CDROM other": driverError("UNSUPPORTED", "There is one.") } }],
+  ["refuses the other boot source", { refuses: { "device CDROM other": driverError("REFUSED", "Not this.") } }],
 ] as const)("a machine that %s is not started from it again [R-802]", async (_what, options) => {
   using lab = new AgentLab({ reaches: "NOTHING", ...options });
   const { result } = await lab.perform("clean", "boot_agent");
