@@ -353,6 +353,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "Names are found, selected, filtered and ordered without regard to case, and shown as they were given.",
       },
       {
+        id: "R-848",
+        rule: "Pages of nodes by a key that does not change miss no node and repeat none; the descriptions of the other orders say that they may.",
+      },
+      {
         id: "R-844",
         rule: "A request that is refused because its plan has changed names what differs: the terms of the request, and of up to 50 nodes those whose state, steps, variables or power after a failure differ.",
       },

@@ -30,7 +30,9 @@ export async function findSystem(service: RedfishService, settings: Pick<Redfish
       systems.map((one) => one.path),
     );
   }
-  await service.remember(name, { path: found.path, identity: identityOf(found.resource) ?? null });
+  // A BMC that starts may list a board of GPUs before the system.
+  if (settings.system !== undefined || canBoot(found.resource))
+    await service.remember(name, { path: found.path, identity: identityOf(found.resource) ?? null });
   return found;
 }
 
@@ -50,7 +52,7 @@ export async function findSystems(
   for (const path of paths) {
     // One that cannot be read may be the right one, also if it is missing: a BMC that starts lists it first.
     const resource = await service.get(path, "system");
-    if (system !== undefined || canBoot(resource)) found.push({ path, resource });
+    if (paths.length === 1 || canBoot(resource)) found.push({ path, resource });
   }
   const [first, ...others] = found;
   if (first) return [first, ...others];

@@ -114,4 +114,3 @@ test("network boot: a second address that fetches the boot script fails the step
   // The real machine, or a stranger.
   expect([await bootAt("10.0.0.66"), await agents.isOpen(second)]).toEqual([null, false]);
 });
-});

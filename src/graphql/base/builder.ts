@@ -48,7 +48,7 @@ builder.mutationType({
 });
 builder.subscriptionType({
   description:
-    "Streams over WebSocket (graphql-transport-ws) or server-sent events. After a disconnect, subscribe again with `after: <last cursor>`: no item is lost or repeated.",
+    "Streams over WebSocket (graphql-transport-ws) or server-sent events. After a disconnect, subscribe again with `after: <last cursor>`: no item is lost. Streams of changes may repeat a state that the client has; the others repeat nothing.",
 });
 
 builder.scalarType("DateTime", {

@@ -370,17 +370,18 @@ export const PresenceEnum = named(
     UNSEEN: "Not reported yet.",
   },
 );
+const MOVES =
+  "A node whose key changes between two pages may be missing or come twice: `nodeChanges` after `asOf` of the first page has it.";
 export const NodeOrderFieldEnum = named(
   "NodeOrderField",
-  "Sort key of a list of nodes. Nodes with equal keys are sorted by ID, so pages are stable.",
+  "Sort key of a list of nodes. Nodes with equal keys are sorted by ID. Pages by a key that does not change, as NAME or CREATED_AT, miss no node.",
   {
     NAME: "By name, without regard to case; `n10` precedes `n2`.",
     NATURAL_NAME: "By name, with numbers in it by their value: `n2` precedes `n10`.",
-    CLUSTER:
-      "By cluster, so that the nodes of each are together, those without one last. Clusters are in the order of their IDs.",
-    STATE: "By the name of the state; combine it with a filter by `states` in large fleets.",
+    CLUSTER: `By cluster, so that the nodes of each are together, those without one last. Clusters are in the order of their IDs. ${MOVES}`,
+    STATE: `By the name of the state; combine it with a filter by \`states\` in large fleets. ${MOVES}`,
     CREATED_AT: "By registration time.",
-    UPDATED_AT: "By time of the last change.",
+    UPDATED_AT: `By time of the last change. ${MOVES}`,
   },
 );
 export const OrderDirectionEnum = named("OrderDirection", "Sort direction.", {
