@@ -477,6 +477,12 @@ describe("settings that need a database server", () => {
 });
 
 describe("invalid configuration", () => {
+  test("an unknown command is answered with the commands, and not with the flags", () => {
+    const refusal = () => readConfig({}, ["nodes", "--port", "1"]);
+    expect(refusal).toThrow(/^There is no command nodes\. Commands:\n {2}ostler \[flags\] .*\n {2}ostler migrate/);
+    expect(refusal).not.toThrow("--db-pool");
+  });
+
   test.each([
     ["OSTLER_ROLE", "both"],
     ["OSTLER_ROLE", "API"],
@@ -596,7 +602,7 @@ describe("invalid configuration", () => {
     for (const name of Object.keys(VARIABLES)) expect(message).toContain(name);
   });
 
-  test.each([[["--prot", "1"]], [["--port"]], [["1"]], [["--demo=yes"]], [["-p", "1"]]])(
+  test.each([[["--prot", "1"]], [["--port"]], [["--demo=yes"]], [["-p", "1"]]])(
     "invalid arguments %j are rejected with a list of the known flags",
     (args) => {
       const message = refusalOf({}, args);

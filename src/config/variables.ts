@@ -177,6 +177,13 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
   },
 };
 
+const COMMANDS = `  ostler [flags]                    run the service
+  ostler migrate [flags]            migrate the database of DATABASE_URL, and exit
+  ostler schema [--plugins a,b]     print the GraphQL schema with these driver plugins
+  ostler boot dnsmasq [flags]       print the configuration of a dnsmasq for network boot; see ostler boot help
+  ostler image add FILE [flags]     register an image of an operating system; see ostler image help
+  ostler help                       print this`;
+
 /** The text of `ostler help`. */
 export function helpText(): string {
   const flags = Object.entries(VARIABLES).map(
@@ -184,12 +191,7 @@ export function helpText(): string {
       `  --${flag} (${name})\n      ${help}${fallback === "" ? "" : `; default ${fallback}`}\n`,
   );
   return `Usage:
-  ostler [flags]                    run the service
-  ostler migrate [flags]            migrate the database of DATABASE_URL, and exit
-  ostler schema [--plugins a,b]     print the GraphQL schema with these driver plugins
-  ostler boot dnsmasq [flags]       print the configuration of a dnsmasq for network boot; see ostler boot help
-  ostler image add FILE [flags]     register an image of an operating system; see ostler image help
-  ostler help                       print this
+${COMMANDS}
 
 Flags, each with its variable; a flag overrides its variable:
 ${flags.join("")}  --demo
@@ -210,6 +212,8 @@ export function readFlags(args: readonly string[]): {
     }).values as Record<string, string | boolean | undefined>;
     return { values: values as Record<string, string | undefined>, demo: demo === true };
   } catch (error) {
+    const [stray] = args.filter((arg) => messageOf(error).startsWith(`Unexpected argument '${arg}'`));
+    if (stray !== undefined) throw new ConfigError(`There is no command ${stray}. Commands:\n${COMMANDS}`);
     const flags = Object.values(VARIABLES).map(({ flag }) => `--${flag}`);
     throw new ConfigError(`${messageOf(error).replace(/\.?$/, ".")} Known flags: ${flags.join(", ")} and --demo.`);
   }

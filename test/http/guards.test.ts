@@ -6,7 +6,7 @@ import { LIMITS } from "../../src/graphql/base/request-limits.ts";
 import { eventually } from "../support/eventually.ts";
 import { serviceUnderTest } from "../support/service.ts";
 import { EACH_TRANSPORT } from "./transports.ts";
-import type { ApiRequest } from "./transports.ts";
+import type { ApiRequest, Result } from "./transports.ts";
 
 const open = await serviceUnderTest();
 const silent = await serviceUnderTest({ introspection: false, queryMs: 300 });
@@ -233,6 +233,25 @@ describe.each(EACH_TRANSPORT)("request limits over $name", ({ name, ask }) => {
     expect(errors.map(({ extensions }) => extensions?.["code"])).toContain(code);
     expect(errors.map(({ extensions }) => extensions?.["code"])).not.toContain("INTERNAL");
   });
+
+  test.each([
+    { what: "the document", query: '{ nodes(filter: { name: { prefix: "a" } }) { totalCount } }' },
+    {
+      what: "a variable",
+      query: "query ($filter: NodeFilter) { nodes(filter: $filter) { totalCount } }",
+      variables: { filter: { name: { prefix: "a" } } },
+    },
+  ])(
+    "an unknown field of an input in $what is refused with the fields that it has",
+    async ({ what: _, ...request }) => {
+      const suggestion = 'Did you mean one of "contains", "eq", "in", "startsWith"?';
+      const refused = 'Expected value of type "StringFilter" not to include unknown field "prefix".';
+      const said = ({ errors = [] }: Result) =>
+        errors.map(({ message }) => message.replace(/^Variable .* at \.name: /, ""));
+      expect(said(await ask(open.url, request))).toEqual([`${refused} ${suggestion}`]);
+      expect(said(await ask(silent.url, request))).toEqual([refused]);
+    },
+  );
 
   test("response states the cost of its request only if the header asks for it, not always", async () => {
     const query =

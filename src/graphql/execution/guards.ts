@@ -3,11 +3,12 @@
  * the order of their cost: tokens and brackets before parsing, nesting and introspection during validation, variables
  * and cost before execution, time during it.
  */
-import { GraphQLError, Kind, getOperationAST, validate } from "graphql";
+import { GraphQLError, Kind, getOperationAST, isInputObjectType, validate } from "graphql";
 import type {
   DocumentNode,
   ExecutionArgs,
   FragmentDefinitionNode,
+  GraphQLSchema,
   OperationDefinitionNode,
   ValidationRule,
 } from "graphql";
@@ -44,7 +45,7 @@ export function guards({ introspection }: GuardOptions): Plugin {
         }
       });
     },
-    onValidate({ addValidationRule, setValidationFn }) {
+    onValidate({ params, addValidationRule, setValidationFn }) {
       for (const rule of rules) addValidationRule(rule);
       setValidationFn(
         (
@@ -53,12 +54,15 @@ export function guards({ introspection }: GuardOptions): Plugin {
           given: readonly ValidationRule[] | undefined,
         ) => validate(schema, document, given, { hideSuggestions: !introspection }),
       );
+      const named = namingFields(params.schema, introspection);
       return ({ valid, result, setResult }) => {
         // Validation errors bypass error masking, so their values are removed here.
         if (!valid)
           setResult(
             (result as readonly GraphQLError[]).map((error) =>
-              error.message === TOO_MANY_COMPARISONS ? beyond("comparisons") : withStatus(shown(error), REQUEST_FLAW),
+              error.message === TOO_MANY_COMPARISONS
+                ? beyond("comparisons")
+                : withStatus(shown(named(error)), REQUEST_FLAW),
             ),
           );
       };
@@ -70,6 +74,7 @@ export function guards({ introspection }: GuardOptions): Plugin {
         setResultAndStopExecution({ errors: [refusal] });
         return undefined;
       }
+      const named = namingFields(args.schema, introspection);
       return {
         onExecuteDone({ result, setResult }) {
           if (Symbol.asyncIterator in result) return;
@@ -79,7 +84,7 @@ export function guards({ introspection }: GuardOptions): Plugin {
             data === undefined && errors
               ? {
                   errors: errors.map((error) =>
-                    error.extensions["code"] === undefined ? flawed(error, "BAD_USER_INPUT") : error,
+                    error.extensions["code"] === undefined ? flawed(named(error), "BAD_USER_INPUT") : error,
                   ),
                 }
               : {};
@@ -187,18 +192,30 @@ function isDeeper(value: unknown, allowed: number): boolean {
   return allowed === 0 || Object.values(value).some((member) => isDeeper(member, allowed - 1));
 }
 
+/** Fields that an error lists if none is like the unknown one. */
+const FIELDS_MAX = 12;
+
+/** Adds the fields of an input type to an error about one that it does not have, as graphql-js does for similar ones. */
+function namingFields(schema: GraphQLSchema, isShown: boolean): (error: GraphQLError) => GraphQLError {
+  return (error) => {
+    const [, type = ""] = /Expected value of type "(\w+).* unknown field "\w+", found: /.exec(error.message) ?? [];
+    const input = schema.getType(type);
+    const fields = isInputObjectType(input) ? Object.keys(input.getFields()) : [];
+    if (!isShown || fields.length === 0 || fields.length > FIELDS_MAX) return error;
+    const suggestion = `Did you mean one of ${fields.map((field) => `"${field}"`).join(", ")}?`;
+    return changed(error, { message: error.message.replace(", found: ", `. ${suggestion} Found: `) });
+  };
+}
+
 /** An error of graphql-js that refuses the whole request, with a documented code. */
 function flawed(error: GraphQLError, code: RequestErrorCode): GraphQLError {
+  return withStatus(changed(error, { extensions: { ...error.extensions, code } }), REQUEST_FLAW);
+}
+
+function changed(
+  error: GraphQLError,
+  { message = error.message, extensions = error.extensions }: Partial<Pick<GraphQLError, "message" | "extensions">>,
+): GraphQLError {
   const { nodes = null, source = null, positions = null, path = null, originalError = null } = error;
-  return withStatus(
-    new GraphQLError(error.message, {
-      nodes,
-      source,
-      positions,
-      path,
-      originalError,
-      extensions: { ...error.extensions, code },
-    }),
-    REQUEST_FLAW,
-  );
+  return new GraphQLError(message, { nodes, source, positions, path, originalError, extensions });
 }

@@ -27,7 +27,7 @@ async function groupsOf({ id }: OperationRow, context: Context) {
   return groups.map((group) => ({ ...group, steps: stepsOf.get(group.planHash) ?? [] }));
 }
 
-async function progressOfOperation(operation: OperationRow, context: Context): Promise<number> {
+async function shareDone(operation: OperationRow, context: Context): Promise<number> {
   if (operation.totalCount === 0) return 1;
   if (operation.kind === "DISCOVER") {
     const { QUEUED = 0 } = await context.load.addressCounts.load(operation.id);
@@ -35,6 +35,12 @@ async function progressOfOperation(operation: OperationRow, context: Context): P
   }
   const groups = await groupsOf(operation, context);
   return groups.reduce((sum, group) => sum + progressOf(group) * group.count, 0) / operation.totalCount;
+}
+
+/** Null where the work has ended and will not be done: a share would look like one that still grows. */
+async function progressOfOperation(operation: OperationRow, context: Context): Promise<number | null> {
+  const share = await shareDone(operation, context);
+  return share < 1 && operation.finishedAt !== null ? null : share;
 }
 
 /** Null where the end is not up to the work: a discovery, an interrupt, and waves that wait for a request. */
@@ -47,8 +53,9 @@ async function etaSeconds(operation: OperationRow, context: Context): Promise<nu
 
 builder.objectFields(OperationRef, (t) => ({
   progress: t.float({
+    nullable: true,
     description:
-      "Share of the work that is done, 0 to 1: finished steps, weighted by their expected durations (for a discovery: addresses). Below 1 if work was left out or taken back.",
+      "Share of the work that is done, 0 to 1: finished steps, weighted by their expected durations (for a discovery: addresses). Of an ended operation 1, or null if work was left out or taken back; see `reachedCount`.",
     resolve: (operation, _args, context) => progressOfOperation(operation, context),
   }),
   etaSeconds: t.int({
