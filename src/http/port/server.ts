@@ -21,7 +21,7 @@ import type { OriginOptions } from "./origins.ts";
 import { createStaticText } from "../graphql/static-text.ts";
 import { maskError } from "../../graphql/base/error-masking.ts";
 import type { HttpHint } from "../../graphql/base/error-masking.ts";
-import { graphqlError, hasLeft, pathOf, refuseTwoHosts, requestIdOf, sendJson } from "../graphql/respond.ts";
+import { graphqlError, hasLeft, pathOf, refuseTwoHosts, requestIdOf, sendJson, targetOf } from "../graphql/respond.ts";
 import type { MetricsParts } from "../metrics.ts";
 import { shutDown } from "./shutdown.ts";
 import { createSockets } from "../sockets/sockets.ts";
@@ -81,6 +81,7 @@ export async function startServer(given: ServerOptions): Promise<RunningServer> 
   const server = createHttpServer(
     { requestTimeout: REQUEST_MS, headersTimeout: HEADERS_MS, connectionsCheckingInterval: CHECK_MS },
     (request, response) => {
+      request.url = targetOf(request);
       unanswered.add(response);
       response.once("close", () => unanswered.delete(response));
       answer(route, request, response, log);
