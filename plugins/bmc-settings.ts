@@ -1,17 +1,34 @@
 /** Settings that the drivers of BMCs share. */
+import { isIP } from "node:net";
 import type * as Zod from "zod";
 
-/** Does not begin with a dash, so that a program cannot mistake an address for an option. */
-const ADDRESS = /^[0-9A-Za-z:][0-9A-Za-z.:_%-]*$/;
+/** A name does not begin with a dash, so that a program cannot mistake it for an option. */
+const NAME = /^(?=.{1,253}$)[0-9A-Za-z_]([0-9A-Za-z_-]{0,62})(\.[0-9A-Za-z_]([0-9A-Za-z_-]{0,62}))*\.?$/;
+/** A URL takes such a name for an IP address, or for a broken one. */
+const NUMBER_AT_END = /(^|\.)(\d+|0x[\da-f]*)\.?$/i;
+
+/** Null, or why a text is not the address of a host. */
+function addressFlaw(text: string): string | null {
+  if (isIP(text) !== 0) return null;
+  if (NAME.test(text) && !NUMBER_AT_END.test(text)) return null;
+  const [, host = ""] = /^(?:\w+:\/\/)?(.*?)(?::\d+)?\/?$/.exec(text) ?? [];
+  const isCloser = host !== text && (isIP(host.replace(/^\[|\]$/g, "")) !== 0 || NAME.test(host));
+  return `is not a host name or IP address${isCloser ? "; give it without a scheme, a port and a path" : ""}`;
+}
+
 /** Environment variables and C strings end at NUL, and keyboards produce no control characters. */
 const PRINTABLE = /^[^\p{Cc}]+$/u;
 
-export function bmcAddress(z: typeof Zod) {
+/** `inUrls`: the driver names the BMC in URLs, which have no zones. */
+export function bmcAddress(z: typeof Zod, { inUrls }: { readonly inUrls: boolean }) {
   return z
     .string()
-    .min(1)
-    .max(253)
-    .regex(ADDRESS, "is not a host name or IP address")
+    .min(1, { abort: true })
+    .max(253, { abort: true })
+    .superRefine((text, context) => {
+      const message = inUrls && text.includes("%") ? "has a zone, which URLs cannot name" : addressFlaw(text);
+      if (message !== null) context.addIssue({ code: "custom", message });
+    })
     .meta({ address: true, bindsSecret: true, description: "Host name or IP address of the BMC, without a port." });
 }
 

@@ -699,6 +699,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "A boot device is set for the next start or for every start, in the requested boot mode, and read back; what differs is sent once more in full.",
       },
       {
+        id: "R-834",
+        rule: "Settings of BMCs and agents that could not work, such as an address with a port or a name server that is no address, are refused when they are stored.",
+      },
+      {
         id: "R-833",
         rule: "A collection of a BMC is read for 200 pages at most, also if its pages are empty.",
       },

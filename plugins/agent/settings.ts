@@ -7,18 +7,16 @@ const MAC = /^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/i;
 /** The longest time that a machine may take to start the agent. */
 export const BOOT_SECONDS_MAX = 3600;
 
+const ipAddress = z.union([z.ipv4(), z.ipv6()], { error: "is not an IP address" });
+
 const network = z
   .strictObject({
     mac: z.string().regex(MAC, "is not a MAC address").meta({ description: "MAC address of the interface." }),
     address: z
       .union([z.cidrv4(), z.cidrv6()], { error: "is not an address with the length of its prefix, as in 10.0.7.20/24" })
       .meta({ description: "IP address with the length of its prefix, as in 10.0.7.20/24." }),
-    gateway: z.string().min(2).max(45).optional().meta({ description: "IP address of the router." }),
-    dns: z
-      .array(z.string().min(2).max(45))
-      .max(3)
-      .optional()
-      .meta({ description: "IP addresses of up to 3 name servers." }),
+    gateway: ipAddress.optional().meta({ description: "IP address of the router." }),
+    dns: z.array(ipAddress).max(3).optional().meta({ description: "IP addresses of up to 3 name servers." }),
   })
   .optional()
   .meta({ description: "Static address for the agent, and for the installed system. Absent: both ask by DHCP." });

@@ -9,7 +9,7 @@ function bytesAtMost(bytes: number): (text: string) => boolean {
 
 export const ipmiSettings = lazySchema((z) =>
   z.strictObject({
-    address: bmcAddress(z),
+    address: bmcAddress(z, { inUrls: false }),
     port: z.int().min(1).max(65535).default(623).meta({ bindsSecret: true, description: "UDP port of the BMC." }),
     username: printableText(z, 16)
       .refine((text) => !text.startsWith("-"), "begins with a dash, like an option of a program")

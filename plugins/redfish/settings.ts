@@ -1,12 +1,22 @@
 /** Settings of a node with a Redfish service. */
+import { X509Certificate } from "node:crypto";
 import { isIPv6 } from "node:net";
 import { bmcAddress, bmcName, printableText } from "../bmc-settings.ts";
 import { lazySchema } from "../lazy-schema.ts";
 import type { Output } from "../lazy-schema.ts";
 
+/** Whether a text begins with a certificate that can be read. */
+function isCertificate(text: string): boolean {
+  try {
+    return text.includes("-----BEGIN CERTIFICATE-----") && new X509Certificate(text).subject !== "";
+  } catch {
+    return false;
+  }
+}
+
 export const redfishSettings = lazySchema((z) =>
   z.strictObject({
-    address: bmcAddress(z),
+    address: bmcAddress(z, { inUrls: true }),
     port: z.int().min(1).max(65535).default(443).meta({ bindsSecret: true, description: "TCP port of the BMC." }),
     scheme: z
       .enum(["HTTPS", "HTTP"])
@@ -28,15 +38,10 @@ export const redfishSettings = lazySchema((z) =>
       description:
         "Password that the clean step rotate_password gives the user. While it is set, a login that fails with `password` is tried with it.",
     }),
-    certificateAuthority: z
-      .string()
-      .max(65_536)
-      .regex(/-----BEGIN CERTIFICATE-----/, "contains no PEM certificate")
-      .optional()
-      .meta({
-        bindsSecret: true,
-        description: "PEM certificates that the BMC's certificate must be signed by; absent: those of the system.",
-      }),
+    certificateAuthority: z.string().max(65_536).refine(isCertificate, "contains no PEM certificate").optional().meta({
+      bindsSecret: true,
+      description: "PEM certificates that the BMC's certificate must be signed by; absent: those of the system.",
+    }),
     fingerprint: z
       .string()
       .regex(/^([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}$/, "is not a SHA-256 fingerprint (64 hexadecimal digits)")

@@ -125,7 +125,7 @@ export function createBootFiles(options: BootFilesOptions): BootFiles {
       const found = isUuid(id) ? await guard.ask(request, response, () => storedImage(id)) : { found: null };
       if (found === null) return;
       if (!found.found) return refuseUnknown(request, response);
-      await send({ request, response, ...options }, "image", { ...found.found, type: BYTES, tag: id });
+      await send({ request, response, ...options }, "image", { ...found.found, type: BYTES, tag: id, isPlain: true });
     },
   };
 }

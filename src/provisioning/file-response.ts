@@ -2,7 +2,7 @@
  * Sends a file or a range of it, with bytes replaced on the way. Reads only as fast as the client takes. One file
  * descriptor serves a whole response, so replacing the file meanwhile is harmless.
  */
-import { open } from "node:fs/promises";
+import { constants, open } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
 import type { IncomingMessage, ServerResponse } from "node:http";
 
@@ -26,6 +26,8 @@ export interface ServedFile {
   /** Names the content, the patches included; without quotes. */
   readonly tag: string;
   readonly patches?: readonly Patch[];
+  /** Whether the file may not be a symbolic link. */
+  readonly isPlain?: true;
 }
 
 /**
@@ -84,10 +86,10 @@ export async function sendFile(
   }
 }
 
-async function openFile({ path, sizeBytes }: ServedFile): Promise<FileHandle | null> {
+async function openFile({ path, sizeBytes, isPlain }: ServedFile): Promise<FileHandle | null> {
   let handle: FileHandle;
   try {
-    handle = await open(path);
+    handle = await open(path, isPlain ? constants.O_RDONLY | constants.O_NOFOLLOW : constants.O_RDONLY);
   } catch {
     return null;
   }

@@ -220,6 +220,25 @@ describe("abort", () => {
     },
   );
 
+  test("error of an aborted run stayed on the node while later work ran: it ends when that moves the node", async () => {
+    const gate = aGate();
+    const node = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .scripted({ "clean.erase_disks": { gate: gate.name } })
+      .made();
+    const id = await ostler.begin("CLEAN", [node]);
+    await gate.arrivals(1);
+    await ostler.engine.abort(ALICE, { work: { operationId: id } });
+    await ostler.operationEnds(id);
+    expect((await ostler.node(node)).lastError).toMatchObject({ code: "ABORTED" });
+    const later = await ostler.begin("CLEAN", [node]);
+    await gate.arrivals(2);
+    expect(await ostler.node(node)).toMatchObject({ state: "CLEANING", lastError: null });
+    gate.open();
+    await ostler.operationEnds(later);
+  });
+
   test("abort of unknown names alone is refused and names all of them", async () => {
     const answer = await ostler.engine.abort(ALICE, { work: { names: ["ghost-1", "ghost-2"] } });
     expect(answer).toMatchObject({

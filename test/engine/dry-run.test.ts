@@ -55,11 +55,13 @@ describe("dry run", () => {
     expect(answer).toMatchObject({
       refusals: [{ code: "INVALID_STATE", nodeId: wrong.id }],
       results: [
-        { accepted: false, refusal: null, target: "ACTIVE" },
+        { accepted: true, refusal: null, target: "ACTIVE" },
         { accepted: false, plan: null },
       ],
     });
     expect(answer.planHash ?? null).toBeNull();
+    const { results } = await ostler.submit("DEPLOY", [ready, wrong]);
+    expect(results.map(({ accepted }) => accepted)).toEqual([false, false]);
     const best = await ostler.submit("DEPLOY", [ready, wrong], { dryRun: true, acceptance: "BEST_EFFORT" });
     expect(best).toMatchObject({
       refusals: [],

@@ -1,6 +1,6 @@
 /** Images: what is checked when they are registered, changed, deleted and used, and what stays secret. */
 import { createHash, randomUUID } from "node:crypto";
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
@@ -112,6 +112,8 @@ describe("registering images", () => {
   test.each([
     "http://169.254.169.254/latest/meta-data",
     "http://[fe80::1]/a",
+    "http:///a",
+    "http:a",
     "http://0/a",
     "http://224.0.0.1/a",
     "http://100.100.100.200/a",
@@ -186,7 +188,13 @@ describe("registering images", () => {
     expect((await engine.registerImages(ALICE, [image])).refusals[0]?.message).toContain("is not there");
     writeFileSync(join(folder, `sha256-${sha256(content)}`), "short");
     expect((await engine.registerImages(ALICE, [image])).refusals[0]?.message).toContain("has 5 bytes, not 7");
-    writeFileSync(join(folder, `sha256-${sha256(content)}`), content);
+    const path = join(folder, `sha256-${sha256(content)}`);
+    rmSync(path);
+    writeFileSync(join(folder, "elsewhere"), content);
+    symlinkSync(join(folder, "elsewhere"), path);
+    expect((await engine.registerImages(ALICE, [image])).refusals[0]?.message).toContain("is not there");
+    rmSync(path);
+    writeFileSync(path, content);
     expect((await engine.registerImages(ALICE, [image])).refusals).toEqual([]);
   });
 });

@@ -128,16 +128,27 @@ describe("attention", () => {
     });
   });
 
-  test("a hold is shown, and the suggested release is accepted [R-575, R-576]", async () => {
-    const names = await ostler.register(1);
+  const onHold = async (count: number) => {
+    const names = await ostler.register(count);
     await ostler.commission(names, "AVAILABLE");
     await ostler.begin("cleanNodes", names, { steps: [{ interface: "ENGINE", name: "hold", args: {} }] });
-    const { groups } = await eventually("the hold is shown", async () => {
-      const found = await attention(of(names));
-      return found.groupCount > 0 && found;
-    });
+    await eventually("the hold is shown", async () => (await attention(of(names))).groups[0]?.nodeCount === count);
+    return names;
+  };
+
+  test("a hold is shown, and the suggested release is accepted [R-575, R-576]", async () => {
+    const { groups } = await attention(of(await onHold(1)));
     expect(groups).toMatchObject([{ kind: "ON_HOLD", state: "CLEAN_HOLD", suggestion: { action: "RELEASE_HOLDS" } }]);
     expect(await follow(groups[0] as Group)).toEqual([]);
+  });
+
+  test("the release of all holds of a group within a filter was missing: it reaches them, and no other node [R-644]", async () => {
+    const [names, others] = [await onHold(3), await onHold(1)];
+    const { groups } = await attention({ ...of(names), nodesMax: 1 });
+    expect(groups[0]?.suggestion?.inputForAll).toMatchObject({ work: { filter: { states: ["CLEAN_HOLD"] } } });
+    expect(await follow(groups[0] as Group, true)).toEqual([]);
+    expect((await attention(of(names))).groupCount).toBe(0);
+    expect((await attention(of(others))).groups).toMatchObject([{ kind: "ON_HOLD", nodeCount: 1 }]);
   });
 
   test("a step is stuck after 90 % of its earlier attempts, or after an hour without them [R-577]", async () => {

@@ -155,7 +155,7 @@ describe("a dry run", () => {
     expect(await ask("commissionNodes", { nodes: { names: [free, active] }, dryRun: true })).toMatchObject({
       operation: null,
       errors: [{ code: "INVALID_STATE" }],
-      results: [{ accepted: false }, { accepted: false }],
+      results: [{ accepted: true }, { accepted: false }],
     });
     expect(await ostler.dump()).toBe(before);
   });

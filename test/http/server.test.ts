@@ -12,6 +12,7 @@ import createFake from "../../plugins/fake/index.ts";
 import type { FakeSettings } from "../../plugins/fake/settings.ts";
 import type { Driver, StepCall } from "../../src/drivers/driver.ts";
 import { eventually } from "../support/eventually.ts";
+import { statusOf } from "../support/raw-request.ts";
 import { serviceUnderTest, takeAll } from "../support/service.ts";
 import type { ServiceUnderTest } from "../support/service.ts";
 
@@ -205,6 +206,14 @@ describe("paths of the service", () => {
     for (const path of ["/nothing", "/graphql/x", "/livez/x", "/callback"])
       expect((await fetch(open.url + path)).status, path).toBe(404);
     expect((await fetch(`${open.url}/livez`, { method: "POST" })).status).toBe(404);
+  });
+
+  test("a request that names the address before the path, as to a proxy, was 404", async () => {
+    const host = `host: ${new URL(open.url).host}`;
+    const statusAt = (path: string) =>
+      statusOf(open.url, `GET ${open.url}${path} HTTP/1.1`, host, "x-requested-with: test");
+    const paths = ["/livez", "/readyz", "/graphql?query={viewer{subject}}", "", "/nothing"];
+    expect(await Promise.all(paths.map(statusAt))).toEqual([200, 200, 200, 302, 404]);
   });
 
   test("readiness fails while the database is unavailable; liveness does not", async () => {

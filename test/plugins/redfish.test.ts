@@ -24,7 +24,15 @@ describe("Redfish settings", () => {
 
   test.each([
     ["an address that is a URL", { address: "https://bmc" }],
-    ["an address with a port", { address: "bmc/redfish" }],
+    ["an address with a path", { address: "bmc/redfish" }],
+    ["an address with a port", { address: "10.0.0.1:22" }],
+    ["an IPv6 address with a port", { address: "[fd00::7]:443" }],
+    ["an IPv6 address with a zone, which URLs cannot name", { address: "fe80::1%eth0" }],
+    ["a number out of range in an IP address", { address: "10.0.0.300" }],
+    ["an IP address that lacks a number", { address: "10.0.1" }],
+    ["a broken IPv6 address", { address: "fd00::7::1" }],
+    ["an address with an empty label", { address: "bmc..example" }],
+    ["a certificate that cannot be read", { certificateAuthority: "-----BEGIN CERTIFICATE-----\nMIIB\n" }],
     ["an empty address", { address: "" }],
     ["a port out of range", { port: 65536 }],
     ["a user name with a colon", { username: "a:b" }],
@@ -35,6 +43,15 @@ describe("Redfish settings", () => {
     ["a misspelt field", { adress: "10.0.0.1" }],
   ])("Redfish settings refuse %s", (_what, change) => {
     expect(redfishSettings.safeParse({ ...EXAMPLE, ...change }).success).toBe(false);
+  });
+
+  test("Redfish settings say how to give an address that has more than a host [R-834]", () => {
+    const messageFor = (address: string) =>
+      redfishSettings.safeParse({ ...EXAMPLE, address }).error?.issues.map(({ message }) => message);
+    const remedy = ["is not a host name or IP address; give it without a scheme, a port and a path"];
+    for (const address of ["10.0.0.1:22", "https://bmc-7.example/", "[fd00::7]:443"])
+      expect(messageFor(address)).toEqual(remedy);
+    expect(messageFor("10.0.0.300")).toEqual(["is not a host name or IP address"]);
   });
 
   test("Redfish identifies a BMC by its address and port, whatever the notation", () => {

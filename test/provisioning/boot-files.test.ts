@@ -1,5 +1,5 @@
 /** Files that machines boot: ranges, the ISO of a session, boot media that are replaced, slow and many clients. */
-import { mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { once } from "node:events";
 import { connect } from "node:net";
 import type { Socket } from "node:net";
@@ -197,6 +197,10 @@ describe("stored images", () => {
     const isOpen: Agents["isOpen"] = async ({ session, secret }) => session === SESSION && secret === SECRET;
     const { url } = await lab({ isOpen }, { storedImage: async (id) => (id === ID ? { path, sizeBytes: 10 } : null) });
     expect((await bytesOf(`${url}/images/${ID}`, { ...BEARER, range: "bytes=4-" })).toString()).toBe("456789");
+    renameSync(path, `${path}.other`);
+    symlinkSync(`${path}.other`, path);
+    expect((await fetch(`${url}/images/${ID}`, { headers: BEARER })).status).toBe(503);
+    renameSync(`${path}.other`, path);
     const statusOf = async (id: string, headers: Readonly<Record<string, string>>) =>
       (await fetch(`${url}/images/${id}`, { headers })).status;
     const wrong = { authorization: `Bearer ${SESSION}.${"x".repeat(43)}` };

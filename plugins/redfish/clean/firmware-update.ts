@@ -37,6 +37,7 @@ const args = lazySchema((z) =>
           url: z
             .url({ protocol: /^https?$/ })
             .max(2048)
+            .regex(/^https?:\/\/[^/\\]/i, "names no host")
             .meta({ fileUrl: true, description: "HTTP address of the image." }),
           version: z
             .string()

@@ -139,7 +139,7 @@ export async function judgeRequest({ terms, parts }: DecidedRequest): Promise<Ju
   const acceptance = terms.acceptance ?? "ALL_OR_NOTHING";
   const isEmpty = parts.every(({ admitted }) => admitted.length === 0);
   if (isEmpty || (isRefused && acceptance === "ALL_OR_NOTHING")) {
-    const results = answers.map((answer) => ({ ...answer, accepted: false }));
+    const results = answers.map((answer) => ({ ...answer, accepted: terms.dryRun === true && answer.accepted }));
     return { answer: { operationId: null, results, refusals: summaryOf(answers), replayed: false } };
   }
   const planHash = await planHashOf(parts);

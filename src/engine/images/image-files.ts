@@ -3,7 +3,7 @@
  * file before it registers the image, so a name of a file is known before the image has an id; images with the same
  * content share one file.
  */
-import { stat, unlink } from "node:fs/promises";
+import { lstat, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { isUuid } from "../../runtime/uuid.ts";
 import { imagesByIds } from "../../store/images.ts";
@@ -34,10 +34,10 @@ export async function storedImage(reader: Reader, folder: string | null, id: str
   return { path: imageFilePath(folder, image), sizeBytes: image.sizeBytes };
 }
 
-/** Size of an image's file; null if there is none. */
+/** Size of an image's file; null if there is none, or a link, which could lead out of the folder. */
 export async function imageFileBytes(folder: string, image: FileOf): Promise<number | null> {
   try {
-    const found = await stat(imageFilePath(folder, image));
+    const found = await lstat(imageFilePath(folder, image));
     return found.isFile() ? found.size : null;
   } catch (error) {
     if (isMissing(error)) return null;

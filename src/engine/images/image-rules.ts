@@ -15,8 +15,9 @@ export const USER_DATA_BYTES_MAX = 64 * 1024;
 export const IMAGES_MAX = 100;
 
 export function imageUrlFlaws(url: string, path: readonly string[]): Refusal[] {
-  const parsed = URL.canParse(url) ? new URL(url) : null;
-  if (!parsed || !["http:", "https:"].includes(parsed.protocol) || parsed.hostname === "" || hasControls(url))
+  // The parser would take the path of http:///a for its host.
+  const parsed = /^https?:\/\/[^/\\]/i.test(url) && URL.canParse(url) ? new URL(url) : null;
+  if (!parsed || hasControls(url))
     return [invalidInput("Invalid url: use an address such as https://images.example/debian-13.raw.zst.", path)];
   if (parsed.username !== "" || parsed.password !== "")
     return [

@@ -100,7 +100,11 @@ export async function interruptSelected<Answer extends NodeAnswer>(
   if (accepted.length === 0 || (refusals.length > 0 && request.acceptance === "ALL_OR_NOTHING"))
     return {
       ...refuseRequest(refusals),
-      results: results.map((answer) => ({ ...answer, runId: null, accepted: false })),
+      results: results.map((answer) => ({
+        ...answer,
+        runId: null,
+        accepted: request.dryRun === true && answer.accepted,
+      })),
       ...foreseen,
     };
   const known = unknown ? [unknown] : [];

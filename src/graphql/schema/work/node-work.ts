@@ -49,7 +49,7 @@ export const NodeResultRef = builder.interfaceRef<NodeResult>("NodeResult").impl
     }),
     accepted: t.exposeBoolean("accepted", {
       description:
-        "Whether the node was (with `dryRun`: would be) accepted: its work starts, or the interrupt is stored.",
+        "Whether the node was accepted: its work starts, or the interrupt is stored. With `dryRun`: whether nothing is in the way on this node, also if the request would be refused because of others.",
     }),
     ...errorFields(t),
   }),
@@ -93,7 +93,7 @@ const AbortResultRef = builder.objectRef<NodeResult>("AbortResult").implement({
 
 export const acceptedCount = ({ results }: SubmitAnswer) => results.filter(({ accepted }) => accepted).length;
 export const refusedCount = ({ results }: SubmitAnswer) => results.filter(({ refusal }) => refusal !== null).length;
-export const ACCEPTED_COUNT = "Number of nodes that are (with `dryRun`: would be) accepted.";
+export const ACCEPTED_COUNT = "Number of nodes whose result is `accepted`.";
 export const REFUSED_COUNT =
   "Number of refused nodes. One refused node is enough to refuse the whole request, unless `acceptance` is BEST_EFFORT.";
 
