@@ -700,7 +700,7 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-834",
-        rule: "Settings of BMCs and agents that could not work, such as an address with a port or a name server that is no address, are refused when they are stored.",
+        rule: "Settings of BMCs and agents that could not work, such as an address with a port or a name server without an address, are refused when they are stored.",
       },
       {
         id: "R-833",

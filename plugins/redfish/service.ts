@@ -117,7 +117,7 @@ export class RedfishService {
     return this.#connection.hasChanged;
   }
 
-  /** What an earlier call has found, kept for a name. */
+  /** A result of an earlier call, kept for a name. */
   async recall(name: string): Promise<Json | undefined> {
     return this.#memory?.get(`${name} of ${this.bmc}`);
   }

@@ -60,7 +60,7 @@ export async function findSystems(
   throw choice(service, what, members);
 }
 
-/** Missing boot sources are no evidence: a BMC that starts may not know them yet. */
+/** Missing boot sources prove nothing: a BMC that starts may not know them yet. */
 function canBoot(system: Resource): boolean {
   const boot = at(system, "Boot");
   const targets = texts(boot, "BootSourceOverrideTarget@Redfish.AllowableValues") ?? [];

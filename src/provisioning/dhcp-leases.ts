@@ -11,7 +11,7 @@ export interface DhcpLeases {
   macsAt(address: string, macs: readonly string[]): Promise<readonly string[]>;
 }
 
-/** dnsmasq writes the file anew in place, so a reader may find half of it. */
+/** dnsmasq rewrites the file in place, so a reader may find half of it. */
 const TRIES = 3;
 const RETRY_MS = 200;
 /** Time for which all callers share what was read, in milliseconds. */

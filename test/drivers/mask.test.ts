@@ -36,7 +36,7 @@ test.each([
   ["a secret in Unicode escapes", `{"p":"${each((byte) => `\\u00${byte.toString(16)}`)}"}`, '{"p":"***"}'],
   ["a secret in escapes of source code", `b'${each((byte) => `\\x${byte.toString(16)}`)}'`, "b'***'"],
   ["a secret in JSON in JSON", JSON.stringify(JSON.stringify('say "x" to\\me')), '"\\"***\\""'],
-  ["a secret with letters that are no ASCII", "%C3%A4%C3%B6%C3%BC%C3%9F &#xe4;&ouml;öüß", "*** &#xe4;&ouml;öüß"],
+  ["a secret with letters outside ASCII", "%C3%A4%C3%B6%C3%BC%C3%9F &#xe4;&ouml;öüß", "*** &#xe4;&ouml;öüß"],
   ["a secret in URL-safe base64", `key ${Buffer.from("?>?>?>?>").toString("base64url")}`, "key ***"],
   ["a secret in base64 that is percent-encoded", `key ${encodeURIComponent(base64("?>?>?>?>"))}`, "key ***"],
   ["half a secret in a URL that is cut within an escape", "asked token=say%20%2…", "asked token=***…"],

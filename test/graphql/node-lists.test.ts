@@ -327,11 +327,11 @@ describe("nodes that change between two pages", () => {
     const { sql } = ostler.test;
     const [{ id: cluster } = { id: "" }] = await sql<{ id: string }[]>`select id from clusters where name = 'turn'`;
     const arrange = (first: readonly string[], others: readonly string[]) =>
-      sql.begin(async (sql) => {
+      sql.begin(async (tx) => {
         // Bypasses the rules for states: only the order is tested.
-        await sql`set local session_replication_role = replica`;
-        await sql`update nodes set state = 'AVAILABLE', cluster_id = ${cluster}, updated_at = '2026-01-01' where name = any(${first})`;
-        await sql`update nodes set state = 'MANAGEABLE', cluster_id = null, updated_at = '2026-02-01' where name = any(${others})`;
+        await tx`set local session_replication_role = replica`;
+        await tx`update nodes set state = 'AVAILABLE', cluster_id = ${cluster}, updated_at = '2026-01-01' where name = any(${first})`;
+        await tx`update nodes set state = 'MANAGEABLE', cluster_id = null, updated_at = '2026-02-01' where name = any(${others})`;
       });
     const { orders } = await ostler.query<{ orders: { enumValues: { name: string; description: string }[] } }>(
       '{ orders: __type(name: "NodeOrderField") { enumValues { name description } } }',
@@ -349,8 +349,8 @@ describe("nodes that change between two pages", () => {
       const rest = await list({ ...request, first: 4, after: first.nodes.pageInfo.endCursor });
       found[field] = names.some((name) => [...seen, ...namesOf(rest)].filter((one) => one === name).length !== 1);
     }
-    const said = orders.enumValues.map(({ name, description }) => [name, description.includes("may be missing")]);
-    expect(found).toEqual(Object.fromEntries(said));
+    const described = orders.enumValues.map(({ name, description }) => [name, description.includes("may be missing")]);
+    expect(found).toEqual(Object.fromEntries(described));
     expect(Object.values(found)).toContain(true);
   });
 });

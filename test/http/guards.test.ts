@@ -243,13 +243,13 @@ describe.each(EACH_TRANSPORT)("request limits over $name", ({ name, ask }) => {
     },
   ])(
     "an unknown field of an input in $what is refused with the fields that it has",
-    async ({ what: _, ...request }) => {
+    async ({ what: _what, ...request }) => {
       const suggestion = 'Did you mean one of "contains", "eq", "in", "startsWith"?';
       const refused = 'Expected value of type "StringFilter" not to include unknown field "prefix".';
-      const said = ({ errors = [] }: Result) =>
+      const messagesOf = ({ errors = [] }: Result) =>
         errors.map(({ message }) => message.replace(/^Variable .* at \.name: /, ""));
-      expect(said(await ask(open.url, request))).toEqual([`${refused} ${suggestion}`]);
-      expect(said(await ask(silent.url, request))).toEqual([refused]);
+      expect(messagesOf(await ask(open.url, request))).toEqual([`${refused} ${suggestion}`]);
+      expect(messagesOf(await ask(silent.url, request))).toEqual([refused]);
     },
   );
 

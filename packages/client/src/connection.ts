@@ -136,6 +136,7 @@ function webSocketOf(implementation: unknown): unknown {
     }
 
     override close(code?: number, reason?: string): void {
+      // oxlint-disable-next-line unicorn/prefer-add-event-listener -- graphql-ws listens by this property
       this.onmessage = null;
       super.close(code, reason);
     }

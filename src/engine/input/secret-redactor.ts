@@ -42,7 +42,7 @@ export function createRedactor(secrets: readonly string[]): Redactor {
 /** Shorter parts of a URL are words. */
 const RANDOM = [/^(?=.*\d)(?=.*[a-z])(?=.*[A-Z])[\w-]{16,}$/, /^[\da-f]{16,}$/i];
 
-/** What may be secret in a URL: as a whole, its password, and parts that look random. */
+/** Parts of a URL that may be secret: the whole, its password, and parts that look random. */
 export function urlSecrets(url: string): readonly string[] {
   if (!URL.canParse(url)) return [url];
   const { pathname, search, password } = new URL(url);

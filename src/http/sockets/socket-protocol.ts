@@ -31,6 +31,7 @@ const INIT_MS = 3_000;
 /** Maximum number of concurrent operations on one socket. */
 export const OPERATIONS_MAX = 100;
 
+const FORBIDDEN: number = CloseCode.Forbidden;
 const SEND_TOKEN = `Send {"authorization": "Bearer TOKEN"} as the payload of connection_init.`;
 const INVALID_TOKEN = `Invalid token. ${SEND_TOKEN}`;
 /** Reasons of closes by code, in place of those of graphql-ws: what to send. At most 123 bytes each. */
@@ -45,7 +46,7 @@ const CLOSE_REASONS: Readonly<Record<number, string>> = {
 
 /** The reason of a close, for the client. */
 export function closeReason(code: number, reason = "", hasInvalidToken = false): string {
-  if (code === CloseCode.Forbidden && hasInvalidToken) return INVALID_TOKEN;
+  if (hasInvalidToken && code === FORBIDDEN) return INVALID_TOKEN;
   return CLOSE_REASONS[code] ?? reason;
 }
 

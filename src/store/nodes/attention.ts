@@ -101,7 +101,7 @@ interface Concern {
   readonly operation?: SQL;
   readonly since: SQL;
   readonly message?: SQL;
-  /** What `message` says without node and step; default: `message`. */
+  /** `message` without node and step; default: `message`. */
   readonly cause?: SQL;
 }
 

@@ -49,7 +49,7 @@ describe("settings of the driver agent", () => {
     ["a misspelt field", { bootmode: "UEFI" }],
     ["a console with a second kernel argument", { console: "ttyS0 init=/bin/sh" }],
     ["an address without its prefix", { network: { ...NETWORK, address: "10.0.7.20" } }],
-    ["a gateway that is no address", { network: { ...NETWORK, gateway: "${shell}" } }],
+    ["a gateway without an address", { network: { ...NETWORK, gateway: "${shell}" } }],
     ["a name server with a second line", { network: { ...NETWORK, dns: ["1.1.1.1\nchain http://evil"] } }],
     ["a name server out of range", { network: { ...NETWORK, dns: ["1.1.1.300"] } }],
     ["a disk of no size", { rootDisk: { minimumBytes: 2, maximumBytes: 1 } }],

@@ -91,7 +91,7 @@ func Run(document *session.Document, version string, out *console.Console) {
 	}
 }
 
-// countDisks is beside the loop that shows that the agent is alive: a read from a stuck adapter can block for ever.
+// countDisks is beside the loop that shows that the agent is alive: a read from a stuck adapter can block forever.
 // Adapters may find their disks late, so it counts again.
 func (a *Agent) countDisks() {
 	for {
