@@ -337,7 +337,7 @@ describe("run on hold", () => {
     await ostler.nodeBecomes(node, "DEPLOY_HOLD");
     gate.open();
     await end.arrivals();
-    expect(await ostler.run(id, node)).toMatchObject({ state: "STOPPED" });
+    expect(await ostler.run(id, node)).toMatchObject({ state: "UNDONE" });
     end.open();
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
     expect([await ostler.nodeState(bad), await ostler.nodeState(node)]).toEqual(["AVAILABLE", "AVAILABLE"]);
