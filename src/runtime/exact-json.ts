@@ -20,8 +20,8 @@ export function markInexact(_key: string, value: unknown, context?: { readonly s
 const DIGITS_OF_DOUBLE = 17;
 
 /**
- * Whether JavaScript keeps the number with this text: `1.0`, `1e3` and `0.10000000000000001` (0.1 in 17 digits) are kept,
- * `9007199254740993` is not.
+ * Whether JavaScript keeps the number with this text: `1.0`, `1e3` and `0.10000000000000001` (0.1 in 17 digits) are
+ * kept, `9007199254740993` is not.
  */
 export function isExact(text: string): boolean {
   const number = Number(text);

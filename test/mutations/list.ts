@@ -298,7 +298,7 @@ export const MUTATIONS: readonly Mutation[] = [
     id: "M35",
     breaks: "a client that reconnects continues after its cursor",
     file: "packages/client/src/watch-nodes.ts",
-    from: "if (cursor !== null) ({ cursor } = item);",
+    from: 'if (cursor !== null && item.__typename !== "StreamReset") ({ cursor } = item);',
     to: "",
     tests: ["test/client/watch-nodes.test.ts"],
   },

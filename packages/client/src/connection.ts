@@ -122,8 +122,8 @@ interface Socket {
 }
 
 /**
- * A WebSocket class whose sockets are silent after graphql-ws has given them up: the one of `ws` would throw errors then,
- * and deliver messages of the old connection.
+ * A WebSocket class whose sockets are silent after graphql-ws has given them up: the one of `ws` would throw errors
+ * then, and deliver messages of the old connection.
  */
 function webSocketOf(implementation: unknown): unknown {
   const Implementation = (implementation ?? globalThis.WebSocket) as (new (...args: unknown[]) => Socket) | undefined;

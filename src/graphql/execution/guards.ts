@@ -195,7 +195,7 @@ function isDeeper(value: unknown, allowed: number): boolean {
 /** Fields that an error lists if none is like the unknown one. */
 const FIELDS_MAX = 12;
 
-/** Adds the fields of an input type to an error about one that it does not have, as graphql-js does for similar ones. */
+/** Adds the fields of an input type to an error about one that it does not have, as graphql-js adds similar ones. */
 function namingFields(schema: GraphQLSchema, isShown: boolean): (error: GraphQLError) => GraphQLError {
   return (error) => {
     const [, type = ""] = /Expected value of type "(\w+).* unknown field "\w+", found: /.exec(error.message) ?? [];
