@@ -96,7 +96,7 @@ describe("groups and refusals", () => {
           pointOfNoReturn: { name: "write_image" },
           powerOnFailure: "OFF",
           image: null,
-          examples: [{ ref: first, accepted: false, node: { name: first } }, { ref: clean[2] }, { ref: clean[3] }],
+          examples: [{ ref: first, accepted: true, node: { name: first } }, { ref: clean[2] }, { ref: clean[3] }],
         },
       ],
       refusals: [
