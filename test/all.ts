@@ -10,7 +10,7 @@ import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { globSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { missingForBrowser } from "../examples/fleet-table/check/requirements.ts";
@@ -39,6 +39,8 @@ interface Result extends Counts {
   readonly name: string;
   readonly seconds: number;
   readonly skipped: string | null;
+  /** Each failed test with its file and the first line of its message; empty for programs, which end with their own. */
+  readonly failures: readonly string[];
 }
 
 /** The parts of a report of vitest that are counted. */
@@ -47,8 +49,14 @@ interface VitestReport {
   readonly numFailedTests: number;
   readonly numFailedTestSuites: number;
   readonly testResults: readonly {
+    readonly name: string;
     readonly status: string;
-    readonly assertionResults: readonly { readonly status: string }[];
+    readonly message: string;
+    readonly assertionResults: readonly {
+      readonly status: string;
+      readonly fullName: string;
+      readonly failureMessages: readonly string[];
+    }[];
   }[];
 }
 
@@ -183,7 +191,7 @@ const PARTS: readonly Part[] = [
 async function runPart(part: Part, command: readonly string[]): Promise<Result> {
   const { name } = part;
   const skipped = part.missing?.() ?? null;
-  if (skipped !== null) return { name, seconds: 0, passed: 0, failed: 0, skipped };
+  if (skipped !== null) return { name, seconds: 0, passed: 0, failed: 0, skipped, failures: [] };
   const folder = mkdtempSync(join(tmpdir(), "ostler-all-"));
   try {
     const report = join(folder, "report.json");
@@ -192,7 +200,9 @@ async function runPart(part: Part, command: readonly string[]): Promise<Result> 
     const began = performance.now();
     const { output, code } = await run([...command, ...reporters]);
     const seconds = (performance.now() - began) / 1_000;
-    return { name, seconds, skipped, ...(isVitest ? countsOfReport(report, code) : countsOfOutput(output, code)) };
+    if (!isVitest) return { name, seconds, skipped, failures: [], ...countsOfOutput(output, code) };
+    const results = readReport(report);
+    return { name, seconds, skipped, failures: failuresOf(results), ...countsOfReport(results, code) };
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
@@ -220,13 +230,22 @@ async function run(command: readonly string[]): Promise<{ readonly output: strin
  * Counts of a run of vitest. A file that cannot be loaded, an unhandled error and an exit code without a failed test
  * count as failures.
  */
-function countsOfReport(file: string, code: number | null): Counts {
-  const { numPassedTests, numFailedTests, numFailedTestSuites, testResults } = readReport(file);
+function countsOfReport(report: VitestReport, code: number | null): Counts {
+  const { numPassedTests, numFailedTests, numFailedTestSuites, testResults } = report;
   const broken = testResults.filter(
     ({ status, assertionResults }) => status === "failed" && assertionResults.every((test) => test.status !== "failed"),
   );
   const isClean = code === 0 && numFailedTestSuites === 0 && numPassedTests > 0;
   return { passed: numPassedTests, failed: numFailedTests + broken.length || (isClean ? 0 : 1) };
+}
+
+function failuresOf({ testResults }: VitestReport): string[] {
+  const firstLine = (text = "") => text.split("\n", 1)[0];
+  return testResults.flatMap(({ name, status, message, assertionResults }) => {
+    const failed = assertionResults.filter((test) => test.status === "failed");
+    if (status === "failed" && failed.length === 0) return [`${relative(ROOT, name)}: ${firstLine(message)}`];
+    return failed.map((test) => `${relative(ROOT, name)}: ${test.fullName}\n    ${firstLine(test.failureMessages[0])}`);
+  });
 }
 
 function readReport(file: string): VitestReport {
@@ -278,6 +297,7 @@ async function main(): Promise<void> {
   }
   console.log("");
   for (const result of results) console.log(lineOf(result));
+  for (const failure of results.flatMap(({ failures }) => failures)) console.log(`failed: ${failure}`);
   console.log(`${"all".padEnd(9)} ${((performance.now() - began) / 1_000).toFixed(0).padStart(5)} s`);
   const total = (count: keyof Counts) => results.reduce((sum, result) => sum + result[count], 0);
   console.log(`\n${total("passed")} passed, ${total("failed")} failed`);
