@@ -86,9 +86,15 @@ describe("erasure", () => {
     const { state, error } = await commission(node);
     expect(state).toBe("CLEAN_FAILED");
     expect(error).toMatch(
-      /clean\.erase_metadata failed: not every disk is proven to be erased: disk disk1 \(serial HIDDEN-01, 894\.3 GiB\), which the inspection by fake of \d.*Z reported, was not seen\. If the disks .* inspect the node again\. Erase these disks/,
+      /clean\.erase_metadata failed: not every disk is proven to be erased: disk disk1 \(serial HIDDEN-01, 894\.3 GiB\), which the inspection by fake of \d.*Z reported, was not seen\. If the disks .* inspect it again: manageNodes, then inspectNodes\. Erase these disks/,
     );
     expect(error).not.toContain("SEEN");
+    await changeNode(ostler.engine, ALICE, node.id, {
+      settingsOfDrivers: [{ driver: "fake", settings: { disks: [{ serial: "SEEN-0001" }] } }],
+    });
+    await ostler.operationEnds(await ostler.begin("MANAGE", [node]));
+    await inspect(node);
+    expect(await commission(node)).toMatchObject({ state: "AVAILABLE" });
   });
 
   test("an erasure that left out a disk fails with the reason; a medium of the BMC may be left out [R-750]", async () => {

@@ -118,7 +118,7 @@ async function refusesLargeImage({ api, report }: Lab, machines: readonly LabMac
   const answer = await api.work("deployNodes", input).catch((error: unknown) => String(error));
   report.check(
     "an image that is larger than the disks is refused before anything starts",
-    /IMAGE_UNFIT/.test(answer),
+    /IMAGE_TOO_LARGE/.test(answer),
     answer,
   );
 }

@@ -126,7 +126,9 @@ function remedyOf(gaps: readonly ErasureGap[]): string[] {
           "Check the storage controller, and whether the driver that cleans the node supports it; if the machine has no disk, set diskless with updateNodes.",
         ]
       : []),
-    ...(kinds.has("UNSEEN") ? ["If the disks of the machine have changed, inspect the node again."] : []),
+    ...(kinds.has("UNSEEN")
+      ? ["If the disks of the machine have changed, inspect it again: manageNodes, then inspectNodes."]
+      : []),
     ...(kinds.has("LEFT_OUT") || kinds.has("UNSEEN")
       ? [
           "Erase these disks by other means or remove them; if they may keep their data, name them in the arguments leaveOut and unseen of the step, or set unerasedDisks to ALLOW with updateSite.",
