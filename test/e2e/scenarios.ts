@@ -1,6 +1,7 @@
 /** The scenarios, in the order in which they run. Each leaves its nodes at rest, in any state. */
 import { discover } from "./lab/nodes.ts";
 import type { Lab } from "./lab/lab.ts";
+import { startsItsEntry } from "./scenarios/boot-entry.ts";
 import { erasesEveryDisk } from "./scenarios/erasure.ts";
 import { failsOnBadImages, failsOnDiskErrors, failsWithoutCable, survivesDeadMachine } from "./scenarios/faults.ts";
 import { abortsWhileWriting, stopsBeforeTheCall, stopsBetweenNodes, survivesKill } from "./scenarios/interrupts.ts";
@@ -48,6 +49,7 @@ export const SCENARIOS: readonly Scenario[] = [
   { name: "stop-late", about: "stop when the image is written, and restart", run: stopsBeforeTheCall },
   { name: "images", about: "faults of images and of their server", run: failsOnBadImages },
   { name: "erasure", about: "canaries on a second, a removable and a read-only disk", run: erasesEveryDisk },
+  { name: "boot-entry", about: "two disks, of which the firmware prefers the empty one", run: startsItsEntry },
   { name: "disk", about: "a disk with errors", run: failsOnDiskErrors },
   { name: "dead", about: "a machine that dies while the image is written", run: survivesDeadMachine },
   { name: "secrets", about: "secrets of one life are found nowhere but where they belong", run: hidesSecrets },

@@ -110,9 +110,6 @@ export async function makeAvailable(api: Api, machines: readonly LabMachine[]): 
     if (ended.state !== "SUCCEEDED") throw new Error(`${verb} has prepared nothing: ${describeEnd(ended)}`);
   };
   await work("undeployNodes", installed, {});
-  // So that they are inspected again: the disks of a scenario may have been removed.
-  const uncleaned = chosen((state) => state === "CLEAN_FAILED");
-  await work("manageNodes", uncleaned, {});
   await work("commissionNodes", others, { until: "AVAILABLE" });
 }
 

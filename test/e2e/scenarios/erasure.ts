@@ -30,6 +30,15 @@ export async function erasesEveryDisk(lab: Lab): Promise<void> {
     await switchOff(lab.api, [machine]);
     machine.setExtra([]);
   }
+  await inspectsAgain(lab, machine);
+}
+
+/** The remedy for removed disks; otherwise the next work would miss them. */
+async function inspectsAgain({ api, report }: Lab, { name }: LabMachine): Promise<void> {
+  for (const verb of ["manageNodes", "inspectNodes"]) {
+    const ended = await api.end(await api.work(verb, { nodes: { names: [name] } }), CLEAN_MS);
+    report.check(`${verb} after the disks were removed`, ended.state === "SUCCEEDED", describeEnd(ended));
+  }
 }
 
 async function erasesAll(lab: Lab, machine: LabMachine, files: readonly string[]): Promise<void> {
@@ -77,7 +86,7 @@ function fill(file: string): void {
   closeSync(disk);
 }
 
-function newDisk({ vm }: LabMachine, name: string): string {
+export function newDisk({ vm }: LabMachine, name: string): string {
   const file = join(vm.folder, `${name}.img`);
   writeFileSync(file, "");
   truncateSync(file, EXTRA_BYTES);
@@ -90,8 +99,8 @@ const drive = (id: string, file: string, more = "") => [
 ];
 
 /** The name is the serial number too. */
-function virtio(name: string, file: string, more?: string): string[] {
-  return [...drive(name, file, more), "-device", `virtio-blk-pci,drive=${name},serial=${name}`];
+export function virtio(name: string, file: string, more?: string, place = ""): string[] {
+  return [...drive(name, file, more), "-device", `virtio-blk-pci,drive=${name},serial=${name}${place}`];
 }
 
 /** A disk that the kernel calls removable, as those at external ports. */
