@@ -235,7 +235,7 @@ function logConnections({ role }: Config, database: Database, log: Log): void {
   if (!isPooled && connections > serverConnectionsMax)
     log.warn(
       { connections, max_connections: serverConnectionsMax },
-      "the server allows fewer connections than this replica may open; lower OSTLER_DB_POOL or raise max_connections",
+      "the server allows fewer connections than this replica may open; lower OSTLER_DB_POOL, or raise max_connections or the limit of the role or the database",
     );
 }
 

@@ -1328,10 +1328,14 @@ export const RULES: readonly RuleSection[] = [
     rules: [
       {
         id: "R-781",
-        rule: "Isolation level, limits of time and formats of values are set in every session, whatever the defaults of the role and the database; behind a pooler, which takes no settings, a wrong isolation level is refused at the start.",
+        rule: "Isolation level, limits of time, formats of values and waits for the disk are set in every session, whatever the defaults of the role and the database; behind a pooler, which takes no settings, wrong ones are refused at the start, and so is an encoding other than UTF8.",
       },
       { id: "R-782", rule: "A statement that the service cancelled itself is TIMEOUT." },
       { id: "R-783", rule: "A replica whose database takes no writes is not ready." },
+      {
+        id: "R-880",
+        rule: "While the disk of the database is full, or the database refuses the login, requests get DATABASE_UNAVAILABLE, and results of steps wait.",
+      },
       {
         id: "R-141",
         rule: "A step has its declared time for each attempt, including waits; if it exceeds the time, the attempt fails with TIMEOUT.",

@@ -15,7 +15,7 @@ import { hasTwoHosts } from "./port/origins.ts";
 import { pathOf, refuseTwoHosts, sendJson, sendText } from "./graphql/respond.ts";
 
 export interface HealthParts {
-  readonly database: Pick<Services["database"], "reader">;
+  readonly database: Pick<Services["database"], "reader" | "refusesWrites">;
   /** Whether the replica takes requests: false while it shuts down. */
   isTakingPart(): boolean;
   /** Absent if there are no metrics. */
@@ -52,8 +52,9 @@ export async function serveHealth(
  */
 const THERE_MS = 3_000;
 
-/** Whether the database answers and accepts writes: a standby, or a role that may only read, does not. */
-async function isThere({ reader }: HealthParts["database"]): Promise<boolean> {
+/** Whether the database answers and accepts writes: a standby, or a server whose disk is full, does not. */
+async function isThere({ reader, refusesWrites }: HealthParts["database"]): Promise<boolean> {
+  if (refusesWrites()) return false;
   const asked = reader
     .execute<{ writable: boolean }>("select current_setting('transaction_read_only') = 'off' as writable")
     .then(

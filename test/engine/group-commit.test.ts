@@ -195,6 +195,26 @@ describe("text that the database cannot store", () => {
   });
 });
 
+test("results wait while the disk of the database is full: no step is entered again [R-880]", async () => {
+  const { nodes, id } = await readyToClean();
+  await ostler.engine.start();
+  await gate.arrivals(NODES);
+  const { sql } = ostler.test;
+  await sql`create sequence refusals`;
+  await sql.unsafe(
+    `create function refuse() returns trigger language plpgsql as $$ begin perform nextval('refusals'); raise 'No space left on device' using errcode = '53100'; end $$`,
+  );
+  await sql`create trigger full_disk before update on attempts execute function refuse()`;
+  gate.open();
+  await eventually(
+    "results are refused",
+    async () => (await sql`select from refusals where last_value > 2`).length > 0,
+  );
+  await sql`drop trigger full_disk on attempts`;
+  expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+  expect(entries).toHaveLength(3 * nodes.length);
+});
+
 describe("run whose outcome cannot be stored", () => {
   test("run whose outcome cannot be stored is retried, and the others continue", async () => {
     const { id } = await readyToClean();

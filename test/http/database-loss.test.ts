@@ -77,7 +77,7 @@ describe("connection that is lost during a statement is reported as DATABASE_UNA
     });
     expect(answer.errors).toMatchObject([{ path: [field], extensions: { code: "DATABASE_UNAVAILABLE" } }]);
     expect(answer.text).not.toMatch(/ECONN|CONNECTION_|127\.0\.0\.1/);
-    expect(ostler.logLines.slice(before).join("")).toContain("a request failed because the database is unreachable");
+    expect(ostler.logLines.slice(before).join("")).toContain("a request failed because the database is not available");
     await eventually("the service reads again", async () => codesOf(await ostler.ask(CLUSTERS)).length === 0);
   });
 });
@@ -93,4 +93,16 @@ test("callback that a lost database did not take is 503, to be sent again, and n
   expect([answer.status, answer.headers.get("retry-after")]).toEqual([503, "5"]);
   expect(await answer.text()).toContain("DATABASE_UNAVAILABLE");
   expect(ostler.logLines.slice(before).filter((line) => line.includes('"level":"error"'))).toEqual([]);
+});
+
+test("write that a full disk refuses is DATABASE_UNAVAILABLE, and the replica is not ready until writes succeed [R-880]", async () => {
+  const { sql } = ostler.test;
+  const ready = async () => (await fetch(`${ostler.url}/readyz`)).status;
+  await sql.unsafe(
+    `create function refuse() returns trigger language plpgsql as $$ begin raise 'No space left on device' using errcode = '53100'; end $$`,
+  );
+  await sql`create trigger full_disk before insert on clusters execute function refuse()`;
+  expect([codesOf(await ostler.ask(CREATE)), await ready()]).toEqual([["DATABASE_UNAVAILABLE"], 503]);
+  await sql`drop trigger full_disk on clusters`;
+  expect([codesOf(await ostler.ask(CREATE)), await ready()]).toEqual([[], 200]);
 });

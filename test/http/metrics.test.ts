@@ -36,7 +36,7 @@ describe("/metrics with a token", () => {
     const server = await startHealthServer({
       host: "127.0.0.1",
       port: 0,
-      database: { reader: aReader(() => []) },
+      database: { reader: aReader(() => []), refusesWrites: () => false },
       metrics: {
         token: TOKEN,
         scrape: telemetry.scrapeOf(

@@ -1,6 +1,6 @@
 /** Errors of the database by code: a failed statement, or a lost connection that is worth a retry. */
 import { describe, expect, test } from "vitest";
-import { isConnectionLoss, sqlState } from "../../src/store/postgres/connection-errors.ts";
+import { isConnectionLoss, isDatabaseUnavailable, sqlState } from "../../src/store/postgres/connection-errors.ts";
 
 const coded = (code: string, cause?: unknown) => Object.assign(new Error(code, { cause }), { code });
 
@@ -16,6 +16,7 @@ describe("connection loss by error code", () => {
     "EAI_AGAIN",
     "57P01",
     "57P03",
+    "25P04",
     "53300",
     "08006",
     "08P01",
@@ -34,10 +35,17 @@ describe("connection loss by error code", () => {
   });
 });
 
+test.each(["28000", "28P01", "3D000", "53100", "53200", "58030"])(
+  "database error %s waits for an operator, without a lost connection",
+  (code) => {
+    expect([isConnectionLoss(coded(code)), isDatabaseUnavailable(coded(code))]).toEqual([false, true]);
+  },
+);
+
 test.each(["23505", "40001", "42P01", "57014", "55P03", "ABORT_ERR"])(
   "database error %s is not a connection loss",
   (code) => {
-    expect(isConnectionLoss(coded(code))).toBe(false);
+    expect([isConnectionLoss(coded(code)), isDatabaseUnavailable(coded(code))]).toEqual([false, false]);
   },
 );
 

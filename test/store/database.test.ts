@@ -1,4 +1,5 @@
 /** Opening, migrating and transactions: the base of every query of the store. */
+import { randomUUID } from "node:crypto";
 import { globSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { sql } from "drizzle-orm";
@@ -118,25 +119,61 @@ test("settings that the code relies on hold in every session, whatever the defau
   await using given = await testDatabase();
   const [row] = await given.sql`select current_database() as name`;
   const name = given.sql(String(row?.["name"]));
-  for (const setting of [
-    "default_transaction_isolation = 'serializable'",
-    "default_transaction_read_only = on",
-    "lock_timeout = 1234",
-    "DateStyle = 'German'",
-  ])
-    await given.sql`alter database ${name} set ${given.sql.unsafe(setting)}`;
+  const hostile = {
+    default_transaction_isolation: "serializable",
+    default_transaction_read_only: "on",
+    lock_timeout: "1234",
+    transaction_timeout: "5s",
+    DateStyle: "German",
+    extra_float_digits: "-15",
+    array_nulls: "off",
+    gin_fuzzy_search_limit: "1",
+    exit_on_error: "on",
+    synchronous_commit: "off",
+  };
+  for (const [setting, value] of Object.entries(hostile))
+    await given.sql.unsafe(`alter database "${String(row?.["name"])}" set ${setting} = '${value}'`);
   await using database = await openDatabase({ connection: given.connection });
-  const shown = sql`select current_setting('transaction_isolation') as isolation, current_setting('transaction_read_only') as only, now()::date::text as today, current_setting('lock_timeout') as wait`;
+  const shown = sql`select current_setting('transaction_isolation') as isolation, current_setting('transaction_read_only') as only,
+    now()::date::text as today, current_setting('lock_timeout') as wait, current_setting('transaction_timeout') as whole,
+    123456::float8 as position, '{NULL}'::text[] as nothing, current_setting('gin_fuzzy_search_limit') as fuzzy,
+    current_setting('exit_on_error') as exits, current_setting('synchronous_commit') as commit`;
   for (const rows of [
     await database.reader.execute(shown),
     await database.bounded.execute(shown),
     await database.claims.execute(shown),
   ])
     expect([...rows]).toMatchObject([
-      { isolation: "read committed", only: "off", today: expect.stringMatching(/^\d{4}-/), wait: "0" },
+      {
+        isolation: "read committed",
+        only: "off",
+        today: expect.stringMatching(/^\d{4}-/),
+        wait: "0",
+        whole: "0",
+        position: 123_456,
+        nothing: [null],
+        fuzzy: "0",
+        exits: "off",
+        commit: "on",
+      },
     ]);
   await given.sql`alter database ${name} reset all`;
 });
+
+test.each(["LATIN1", "SQL_ASCII"])(
+  "database with the encoding %s is refused with the remedy [R-781]",
+  async (encoding) => {
+    await using given = await testDatabase();
+    const name = `encoded_${randomUUID()}`;
+    await given.sql.unsafe(`create database "${name}" encoding '${encoding}' locale 'C' template template0`);
+    try {
+      const connection = { url: given.url.replace(/[^/]+$/, name) };
+      await expect(openDatabase({ connection })).rejects.toThrow(`encoding UTF8; this one has ${encoding}`);
+    } finally {
+      await given.sql`drop database ${given.sql(name)} with (force)`;
+    }
+  },
+);
 
 test("database whose triggers do not run is refused with the remedy [R-781]", async () => {
   await using given = await testDatabase();

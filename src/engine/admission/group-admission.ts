@@ -20,7 +20,7 @@
 import { Batches } from "../../runtime/batches.ts";
 import { createYielding } from "../../runtime/yielding.ts";
 import { isUuid } from "../../runtime/uuid.ts";
-import { isConnectionLoss } from "../../store/postgres/connection-errors.ts";
+import { isDatabaseUnavailable } from "../../store/postgres/connection-errors.ts";
 import { lockFreeNodes } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import { actorKey, keysInUse } from "../../store/operations/operations.ts";
@@ -98,7 +98,7 @@ async function storeGroup(group: readonly Entry[]): Promise<void> {
     for (const [index, entry] of group.entries()) entry.resolve(answers[index] ?? entry.alone());
   } catch (error) {
     for (const entry of group) {
-      if (isConnectionLoss(error)) entry.reject(error);
+      if (isDatabaseUnavailable(error)) entry.reject(error);
       else entry.resolve(entry.alone());
     }
   }

@@ -18,7 +18,7 @@ import type { AgentSessionRow } from "../../store/runs/agent-sessions.ts";
 import { attemptsUnderWay, updateAttempt } from "../../store/runs/attempts.ts";
 import { nodesByIds } from "../../store/nodes/nodes.ts";
 import type { Tx } from "../../store/postgres/database.ts";
-import { isConnectionLoss } from "../../store/postgres/connection-errors.ts";
+import { isDatabaseUnavailable } from "../../store/postgres/connection-errors.ts";
 import type { TaskIdentity } from "../../store/records.ts";
 import type { LockedRun } from "../../store/runs/run-locks.ts";
 import { lockRun } from "../../store/runs/run-locks.ts";
@@ -171,7 +171,7 @@ export class StepAgent implements NodeAgent {
           return work(transaction, run);
         });
       } catch (error) {
-        if (!isConnectionLoss(error)) throw error;
+        if (!isDatabaseUnavailable(error)) throw error;
         await delay(RETRY_MS, undefined, { signal: this.#signal });
       }
     }

@@ -5,13 +5,13 @@
 import { GraphQLError } from "graphql";
 import { REQUEST_ERRORS } from "../../errors.ts";
 import type { Log } from "../../log.ts";
-import { isConnectionLoss, isOutOfTime } from "../../store/postgres/connection-errors.ts";
+import { isDatabaseUnavailable, isOutOfTime } from "../../store/postgres/connection-errors.ts";
 
 /** An error as the caller may see it. */
 export function maskError(error: unknown, requestId: string, log: Log): GraphQLError {
   if (isForCaller(error)) return shown(error);
-  if (isConnectionLoss(error)) {
-    log.warn({ err: error, requestId }, "a request failed because the database is unreachable");
+  if (isDatabaseUnavailable(error)) {
+    log.warn({ err: error, requestId }, "a request failed because the database is not available");
     return databaseUnavailable(error instanceof GraphQLError ? error.path : undefined);
   }
   if (isOutOfTime(error)) {
@@ -32,7 +32,7 @@ const RETRY_SECONDS = 5;
 /** The error of a request that the database did not answer. */
 export function databaseUnavailable(path?: GraphQLError["path"]): GraphQLError {
   const error = new GraphQLError(
-    `The database does not answer. Send the request again in ${RETRY_SECONDS} s; a mutation may have taken effect, so send it with the same idempotency key.`,
+    `The database is not available. Send the request again in ${RETRY_SECONDS} s; a mutation may have taken effect, so send it with the same idempotency key.`,
     { path: path ?? null, extensions: { code: "DATABASE_UNAVAILABLE" } },
   );
   return withStatus(error, { spec: true, status: UNAVAILABLE, headers: { "retry-after": String(RETRY_SECONDS) } });

@@ -147,7 +147,7 @@ function createRoutes(options: ServerOptions, graphql: Graphql, readiness: Readi
   const allowed = { origins: options.origins ?? [], token };
   // The replica is ready if the connections that serve requests work.
   const health = {
-    database: { reader: services.database.bounded },
+    database: { reader: services.database.bounded, refusesWrites: services.database.refusesWrites },
     isTakingPart: () => readiness.isReady,
     metrics: options.scrape && { token, noteFailedLogin, scrape: options.scrape },
   };

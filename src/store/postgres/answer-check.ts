@@ -22,7 +22,6 @@ export function createAnswerCheck(connection: Connection): AnswerCheck {
   const sql = connect(connection, {
     max: 1,
     prepare: false,
-    hasOwnSettings: false,
     silentSeconds: SILENT_SECONDS,
     unusedSeconds: UNUSED_SECONDS,
   });

@@ -33,26 +33,6 @@ export type Tx = Parameters<Parameters<PostgresJsDatabase["transaction"]>[0]>[0]
  */
 const GENERIC_PLANS = { plan_cache_mode: "force_generic_plan", enable_seqscan: "off", jit: "off" };
 
-/**
- * The settings of sessions that the code relies on, whatever the defaults of the role, the database and the server are.
- * Transactions lock the rows that they decide about, which other isolation levels would answer with serialization
- * failures.
- */
-export const SESSION_SETTINGS = {
-  default_transaction_isolation: "read committed",
-  default_transaction_read_only: "off",
-  default_transaction_deferrable: "off",
-  statement_timeout: "0",
-  lock_timeout: "0",
-  idle_in_transaction_session_timeout: "0",
-  idle_session_timeout: "0",
-  DateStyle: "ISO, MDY",
-  TimeZone: "UTC",
-  IntervalStyle: "postgres",
-  bytea_output: "hex",
-  standard_conforming_strings: "on",
-} as const;
-
 /** Idle time before the kernel sends TCP keep-alive probes. */
 const KEEP_ALIVE_SECONDS = 10;
 /** Time between attempts to reconnect. */
@@ -64,8 +44,8 @@ const END_SECONDS = 2;
 export interface PoolOptions {
   readonly max: number;
   readonly prepare: boolean;
-  /** Whether each connection has SESSION_SETTINGS, by default true; a pooler rejects most of them. */
-  readonly hasOwnSettings?: boolean;
+  /** Settings of each session; a pooler rejects most. */
+  readonly settings?: Readonly<Record<string, string>>;
   /** Timeout of a statement, enforced by the server. */
   readonly statementSeconds?: number;
   /**
@@ -85,16 +65,7 @@ export interface PoolOptions {
 }
 
 export function connect(connection: Connection, pool: PoolOptions): Sql {
-  const {
-    max,
-    prepare,
-    hasOwnSettings = true,
-    hasGenericPlans,
-    statementSeconds,
-    idleSeconds,
-    onStatement,
-    more,
-  } = pool;
+  const { max, prepare, settings, hasGenericPlans, statementSeconds, idleSeconds, onStatement, more } = pool;
   const { unusedSeconds, silentSeconds } = pool;
   const open = (options: object) =>
     "url" in connection ? postgres(connection.url, options) : postgres({ ...connection, ...options });
@@ -117,7 +88,7 @@ export function connect(connection: Connection, pool: PoolOptions): Sql {
     backoff: () => RECONNECT_SECONDS,
     connection: {
       application_name: "ostler",
-      ...(hasOwnSettings && SESSION_SETTINGS),
+      ...settings,
       ...(hasGenericPlans === true && GENERIC_PLANS),
       ...(statementSeconds !== undefined && { statement_timeout: statementSeconds * 1_000 }),
       ...(idleSeconds !== undefined && { idle_in_transaction_session_timeout: idleSeconds * 1_000 }),

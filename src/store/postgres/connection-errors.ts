@@ -26,12 +26,13 @@ const LOSS_CODES = new Set([
   "ENETUNREACH",
   "ENOTFOUND",
   "EAI_AGAIN",
-  // the server: shutting down, crashed, starting, idle session timeouts, too many connections, a standby
+  // the server: shutting down, crashed, starting, timeouts of sessions, too many connections, a standby
   "57P01",
   "57P02",
   "57P03",
   "57P05",
   "25P03",
+  "25P04",
   "53300",
   READ_ONLY,
 ]);
@@ -39,6 +40,17 @@ const LOSS_CODES = new Set([
 /** True if a statement failed because the database was unreachable, so that a retry may succeed. */
 export function isConnectionLoss(error: unknown): boolean {
   return codesOf(error).some((code) => LOSS_CODES.has(code) || code.startsWith("08"));
+}
+
+/**
+ * The server refuses the login or lacks the database, or is out of disk space, memory or working disks. A start fails
+ * with these; a service that runs waits until an operator has acted.
+ */
+const NEEDS_OPERATOR = new Set(["28000", "28P01", "3D000", "57P04", "53000", "53100", "53200", "58030"]);
+
+/** True if the database serves nothing now, so that a retry may succeed later. */
+export function isDatabaseUnavailable(error: unknown): boolean {
+  return isConnectionLoss(error) || codesOf(error).some((code) => NEEDS_OPERATOR.has(code));
 }
 
 /** True if a statement of ours took longer than it may, or waited too long for a connection. */

@@ -6,6 +6,7 @@ import { drizzle } from "drizzle-orm/postgres-js";
 import type { Sql } from "postgres";
 import { createAnswerCheck } from "./answer-check.ts";
 import type { AnswerCheck } from "./answer-check.ts";
+import { isConnectionLoss, isDatabaseUnavailable } from "./connection-errors.ts";
 import { closePool, connect, disposable } from "./connect.ts";
 import type { Connection, Reader, Tx } from "./connect.ts";
 import { lazySnapshot } from "./lazy-snapshot.ts";
@@ -46,6 +47,8 @@ export interface Database extends AsyncDisposable {
   transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
   /** Whether a transaction of this process is open, or ended a moment ago. */
   isWriting(): boolean;
+  /** Whether the server refused the last write a moment ago although it answers: its disk is full, or fails. */
+  refusesWrites(): boolean;
   /**
    * Runs `work` in a read-only transaction that sees one moment of the database, on connections that writers do not
    * use.
@@ -110,6 +113,8 @@ const IDLE_SECONDS = 30;
 const UNUSED_SECONDS = 10;
 /** Time after a transaction in which the next one is expected, in milliseconds: writers that wait for each answer. */
 const BETWEEN_WRITES_MS = 100;
+/** Time for which a refused write counts, in milliseconds; then another one may be tried. */
+const REFUSED_MS = 10_000;
 
 export async function openDatabase(options: DatabaseOptions): Promise<Database> {
   const { connection, readSeconds = READ_SECONDS } = options;
@@ -144,7 +149,7 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
         channel,
         onNotify,
         onError,
-        connect: (on) => connectListener(options, on, { isPooled }),
+        connect: (on) => connectListener(options, on, probed),
         notify: async (payload) => void (await sql.notify(channel, payload)),
       }),
     async notify(channel, payload) {
@@ -159,25 +164,33 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
   };
 }
 
-/** Transactions, and whether some are under way. */
-function watched(transaction: Database["transaction"]): Pick<Database, "transaction" | "isWriting"> {
+/** Transactions, whether some are under way, and whether the last one was refused. */
+function watched(transaction: Database["transaction"]): Pick<Database, "transaction" | "isWriting" | "refusesWrites"> {
   let open = 0;
   let endedAt = Number.NEGATIVE_INFINITY;
+  let refusedAt = Number.NEGATIVE_INFINITY;
   return {
     async transaction(work) {
       open += 1;
       try {
-        return await transaction(work);
+        const answer = await transaction(work);
+        refusedAt = Number.NEGATIVE_INFINITY;
+        return answer;
+      } catch (error) {
+        if (isDatabaseUnavailable(error) && !isConnectionLoss(error)) refusedAt = performance.now();
+        throw error;
       } finally {
         open -= 1;
         endedAt = performance.now();
       }
     },
     isWriting: () => open > 0 || performance.now() - endedAt < BETWEEN_WRITES_MS,
+    refusesWrites: () => performance.now() - refusedAt < REFUSED_MS,
   };
 }
 
-function openPools(options: DatabaseOptions, { isPooled }: Probed, { isAnswering }: Pick<AnswerCheck, "isAnswering">) {
+function openPools(options: DatabaseOptions, probed: Probed, { isAnswering }: Pick<AnswerCheck, "isAnswering">) {
+  const { isPooled } = probed;
   const { connection, onStatement, connectionsMax = 20 } = options;
   const { readSeconds = READ_SECONDS, writeSeconds = WRITE_SECONDS, prepare: setting = "auto" } = options;
   const { unusedSeconds = UNUSED_SECONDS } = options;
@@ -186,9 +199,9 @@ function openPools(options: DatabaseOptions, { isPooled }: Probed, { isAnswering
   const hasGenericPlans = prepare && !isPooled;
   // A pooler rejects settings that it does not know, and would pass a session's settings on to other clients. Behind
   // one, the statement queue cancels statements, and a snapshot sets its timeout inside the transaction.
-  const hasOwnSettings = !isPooled;
+  const settings = isPooled ? {} : probed.settings;
   const timeouts = {
-    hasOwnSettings,
+    settings,
     ...(!isPooled && { statementSeconds: readSeconds, idleSeconds: IDLE_SECONDS }),
     silentSeconds: readSeconds + SILENT_SECONDS,
     unusedSeconds,
@@ -199,7 +212,7 @@ function openPools(options: DatabaseOptions, { isPooled }: Probed, { isAnswering
       connect(connection, {
         max: pools.writers,
         prepare,
-        hasOwnSettings,
+        settings,
         silentSeconds: writeSeconds,
         unusedSeconds,
         hasGenericPlans,
@@ -211,7 +224,7 @@ function openPools(options: DatabaseOptions, { isPooled }: Probed, { isAnswering
     claimSql: connect(connection, {
       max: pools.claims,
       prepare,
-      hasOwnSettings,
+      settings,
       silentSeconds: CLAIM_SECONDS,
       unusedSeconds,
       hasGenericPlans,
@@ -231,13 +244,13 @@ function openPools(options: DatabaseOptions, { isPooled }: Probed, { isAnswering
 function connectListener(
   { connection, listenAt = connection, writeSeconds = WRITE_SECONDS }: DatabaseOptions,
   { onNotify, onClose }: { onNotify(payload: string): void; onClose(): void },
-  { isPooled }: Pick<Probed, "isPooled">,
+  { isPooled, settings }: Probed,
 ): Sql {
   return connect(listenAt, {
     max: 1,
     prepare: false,
     // `listenAt` leads past the pooler.
-    hasOwnSettings: !isPooled || listenAt !== connection,
+    settings: isPooled && listenAt === connection ? {} : settings,
     silentSeconds: writeSeconds,
     more: {
       onnotify: (_channel: string, payload: string) => onNotify(payload),
@@ -250,8 +263,8 @@ function connectListener(
 
 /** Applies all pending migrations; see migrations.ts. */
 export async function migrateDatabase(connection: Connection, onTry?: (tried: number) => void): Promise<Migrated> {
-  const { isPooled } = await inspect(connection);
-  await using sql = disposable(connect(connection, { max: 1, prepare: false, hasOwnSettings: !isPooled }));
+  const { isPooled, settings } = await inspect(connection);
+  await using sql = disposable(connect(connection, { max: 1, prepare: false, settings: isPooled ? {} : settings }));
   return await migrateBy(sql, undefined, onTry);
 }
 
@@ -261,8 +274,6 @@ export function connectionsTaken({ pools }: Database, serves: boolean): number {
 }
 
 async function inspect(connection: Connection): Promise<Probed> {
-  await using sql = disposable(
-    connect(connection, { max: 1, prepare: false, hasOwnSettings: false, silentSeconds: READ_SECONDS }),
-  );
+  await using sql = disposable(connect(connection, { max: 1, prepare: false, silentSeconds: READ_SECONDS }));
   return await probe(sql);
 }

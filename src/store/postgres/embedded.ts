@@ -160,8 +160,7 @@ function launch(
     io_method: "sync",
     max_logical_replication_workers: 0,
   };
-  if (at.options.durable === false)
-    Object.assign(settings, { fsync: "off", synchronous_commit: "off", full_page_writes: "off" });
+  if (at.options.durable === false) Object.assign(settings, { fsync: "off", full_page_writes: "off" });
   const flags = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
   const dieWithParent =
     spawnSync("setpriv", ["--pdeathsig", "INT", "true"]).status === 0 ? ["setpriv", "--pdeathsig", "INT"] : [];

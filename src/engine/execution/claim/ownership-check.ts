@@ -3,7 +3,7 @@
  * while, or cut off from the database, may have lost its runs without noticing.
  */
 import { setTimeout as delay } from "node:timers/promises";
-import { isConnectionLoss } from "../../../store/postgres/connection-errors.ts";
+import { isDatabaseUnavailable } from "../../../store/postgres/connection-errors.ts";
 import { FencedError } from "./claimed-run.ts";
 import type { Leases } from "../../claims/leases.ts";
 import type { Claim } from "../../../store/runs/run-claims.ts";
@@ -34,7 +34,7 @@ export function createOwnershipCheck(
         // An unchanged fence is not enough, because the answer may be read long after it was given. A fresh lease is.
         if (!leases.isFresh(claim)) await delay(RETRY_MS);
       } catch (error) {
-        if (!isConnectionLoss(error)) throw error;
+        if (!isDatabaseUnavailable(error)) throw error;
         await delay(RETRY_MS);
       }
     }

@@ -19,7 +19,7 @@
  * take long and lock other runs. Left with the result of the change, or with its error.
  */
 import { Batches } from "../../../runtime/batches.ts";
-import { isConnectionLoss, sqlState } from "../../../store/postgres/connection-errors.ts";
+import { isDatabaseUnavailable, sqlState } from "../../../store/postgres/connection-errors.ts";
 import type { LockedRun } from "../../../store/runs/run-locks.ts";
 import { lockRuns } from "../../../store/runs/run-locks.ts";
 import { FencedError } from "../claim/claimed-run.ts";
@@ -100,7 +100,7 @@ export class GroupCommit<Reads> {
       for (const entry of postponed) this.#postpone(entry);
     } catch (error) {
       for (const entry of group) {
-        if (isConnectionLoss(error) && sqlState(error) !== IDLE_IN_TRANSACTION) entry.reject(error);
+        if (isDatabaseUnavailable(error) && sqlState(error) !== IDLE_IN_TRANSACTION) entry.reject(error);
         else this.#postpone(entry);
       }
     }
@@ -126,7 +126,7 @@ export class GroupCommit<Reads> {
       } catch (error) {
         if (error instanceof FencedError) results.push([entry, error]);
         // A database error has ended the transaction for the others as well.
-        else if (isConnectionLoss(error) || sqlState(error) !== undefined) throw error;
+        else if (isDatabaseUnavailable(error) || sqlState(error) !== undefined) throw error;
         else postponed.push(entry);
       }
     }

@@ -5,7 +5,7 @@
  */
 import { setTimeout as delay } from "node:timers/promises";
 import type { Log } from "../../../log.ts";
-import { isConnectionLoss } from "../../../store/postgres/connection-errors.ts";
+import { isDatabaseUnavailable } from "../../../store/postgres/connection-errors.ts";
 import type { AttemptRow } from "../../../store/runs/attempts.ts";
 import { createClaimReader } from "../claim/claim.ts";
 import type { ClaimReads } from "../claim/claim.ts";
@@ -70,7 +70,7 @@ export class RunCommits {
           });
           return directive ?? RELEASE;
         } catch (error) {
-          if (!isConnectionLoss(error) || this.#isReleased) throw error;
+          if (!isDatabaseUnavailable(error) || this.#isReleased) throw error;
           this.#unstored.add(claimed.run.id);
           this.#warnUnavailable(error);
           await delay(RETRY_MS);
