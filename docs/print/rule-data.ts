@@ -1333,6 +1333,10 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-782", rule: "A statement that the service cancelled itself is TIMEOUT." },
       { id: "R-783", rule: "A replica whose database takes no writes is not ready." },
       {
+        id: "R-881",
+        rule: "A stream that begins while the database hangs is refused with DATABASE_UNAVAILABLE, also if the database is back a few seconds after the time of a statement is over.",
+      },
+      {
         id: "R-880",
         rule: "While the disk of the database is full, or the database refuses the login, requests get DATABASE_UNAVAILABLE, and results of steps wait.",
       },

@@ -162,3 +162,22 @@ test("connection loss of another connection fails a transaction that learned of 
   await expect(database.transaction(() => Promise.reject(refused))).rejects.toThrow("too many clients");
   expect(await pid()).toBe(before);
 });
+
+test("snapshot whose server is silent is lost a second after its timeout: one that is back later seems not to be slow [R-881]", async () => {
+  await using way = await cutter(given.url);
+  const url = new URL(given.url);
+  url.host = new URL(way.url).host;
+  await using database = await openDatabase({ connection: { url: url.href }, readSeconds: 0.1 });
+  let resume = () => {};
+  const began = performance.now();
+  const lost: unknown = await database
+    .snapshot(async (reader) => {
+      await reader.execute("select 1");
+      resume = way.stall();
+      await reader.execute("select 2");
+    })
+    .catch((error: unknown) => error);
+  resume();
+  expect(isConnectionLoss(lost)).toBe(true);
+  expect(performance.now() - began).toBeLessThan(4_500);
+});

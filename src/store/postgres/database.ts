@@ -237,7 +237,13 @@ function openPools(options: DatabaseOptions, probed: Probed, { isAnswering }: Pi
       cancels: isPooled,
       isAnswering,
     }),
-    snapshotSql: connect(connection, { max: pools.snapshots, prepare, ...timeouts }),
+    snapshotSql: connect(connection, {
+      max: pools.snapshots,
+      prepare,
+      ...timeouts,
+      // A server that works cancels in time. Without this limit, one that was away for longer would seem to be slow.
+      silentSeconds: readSeconds + 1,
+    }),
   };
 }
 
