@@ -1218,7 +1218,7 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-840",
-        rule: "A number that would be stored as another one is refused with its path, before anything is stored: in variables and documents over every transport, and in callbacks.",
+        rule: "A number that would be stored as another one is refused with its path, before anything is stored: in variables and documents over every transport, and in callbacks. In reports of machines it becomes a text.",
       },
       {
         id: "R-841",

@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Agents, Bearer } from "../engine/agents/agents.ts";
 import { sendJson } from "../http/graphql/respond.ts";
 import type { Observer } from "../observer.ts";
+import { parseReport } from "../runtime/exact-json.ts";
 import { bearerOf, reportOf, resultOf, storableJson } from "./agent-messages.ts";
 import { addressOf, readJson, readText, refuse, refuseBearer, refuseUnknown } from "./guard.ts";
 import type { Guard } from "./guard.ts";
@@ -99,7 +100,7 @@ function reportOfSystem(text: string, type: string): unknown {
   if (text === "") return {};
   if (/^application\/x-www-form-urlencoded\b/i.test(type)) return Object.fromEntries(new URLSearchParams(text));
   try {
-    return JSON.parse(text) as unknown;
+    return parseReport(text);
   } catch {
     return { text };
   }

@@ -6,6 +6,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { readBody, refuseBody, sendJson } from "../http/graphql/respond.ts";
 import { createSlots } from "../runtime/concurrency.ts";
+import { parseReport } from "../runtime/exact-json.ts";
 import { createRejectionLimit } from "../runtime/rejection-limit.ts";
 import { createFairPlaces } from "./fair-places.ts";
 import type { FairPlaces } from "./fair-places.ts";
@@ -114,7 +115,7 @@ export async function readJson(
   const body = await readText(request, response, bytesMax);
   if (body === undefined) return undefined;
   try {
-    return { value: body === "" ? {} : (JSON.parse(body) as unknown) };
+    return { value: body === "" ? {} : parseReport(body) };
   } catch {
     sendJson(response, 400, { error: "The body must be JSON." });
     return undefined;

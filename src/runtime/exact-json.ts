@@ -1,6 +1,6 @@
 /**
- * JSON of callers, in which numbers that JavaScript would change are marked, so that they are refused and not stored
- * as other numbers.
+ * JSON from outside, in which numbers that JavaScript would change are marked, so that they are refused and not stored
+ * as other numbers, or kept as texts.
  */
 
 /** Only a number of this length, or with an exponent, can change. */
@@ -9,6 +9,15 @@ const MAY_CHANGE = /[\d.]{16}|\d[eE]/;
 /** As `JSON.parse`, but a number that is not kept becomes `Infinity`, which JSON cannot contain otherwise. */
 export function parseExactly(text: string): unknown {
   return JSON.parse(text, MAY_CHANGE.test(text) ? markInexact : undefined);
+}
+
+/** As `JSON.parse`, but a number that is not kept becomes its text: a machine would not send its report again. */
+export function parseReport(text: string): unknown {
+  return JSON.parse(text, MAY_CHANGE.test(text) ? keepAsText : undefined);
+}
+
+function keepAsText(_key: string, value: unknown, { source }: { readonly source?: string } = {}): unknown {
+  return typeof value !== "number" || source === undefined || isExact(source) ? value : source;
 }
 
 /** A reviver for `JSON.parse`: see `parseExactly`. */

@@ -47,6 +47,10 @@ describe("a message without values", () => {
       'Variable "$input" has invalid value at .nodes[0].driver.ipmi.password: String cannot represent a non string value.',
     ],
     [
+      'Variable "$nodes" has invalid value at [0].lists[1][2]: String cannot represent a non string value: [3]',
+      'Variable "$nodes" has invalid value at [0].lists[1][2]: String cannot represent a non string value.',
+    ],
+    [
       'Variable "$input" got invalid value "s3; cret" at "input.nodes[0].name"; Expected it.',
       'Variable "$input" got invalid value at "input.nodes[0].name"; Expected it.',
     ],

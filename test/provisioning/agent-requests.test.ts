@@ -156,6 +156,14 @@ describe("the report of an installed system", () => {
     expect(bodies).toEqual(reports.flatMap((report) => [SECRET, report]));
   });
 
+  test("a number in a report that would be stored as another one becomes a text, because the machine sends it once [R-840]", async () => {
+    const bodies: StoredJson[] = [];
+    const { url } = await lab({ callHome: async (_token, body) => bodies.push(body) > 0 });
+    const report = '{"disks":[{"bytes":12345678901234567890},{"bytes":-1e400},4096]}';
+    expect((await post(url, `/home/${SECRET}`, report, {})).status).toBe(200);
+    expect(bodies).toEqual([{ disks: [{ bytes: "12345678901234567890" }, { bytes: "-1e400" }, 4096] }]);
+  });
+
   test("a report of more than 64 KiB is refused [R-475]", async () => {
     const { url } = await lab({ callHome: async () => true });
     expect((await post(url, `/home/${SECRET}`, "x".repeat(65_537), {})).status).toBe(413);

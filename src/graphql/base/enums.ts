@@ -374,7 +374,7 @@ const MOVES =
   "A node whose key changes between two pages may be missing or come twice: `nodeChanges` after `asOf` of the first page has it.";
 export const NodeOrderFieldEnum = named(
   "NodeOrderField",
-  "Sort key of a list of nodes. Nodes with equal keys are sorted by ID. Pages by a key that does not change, as NAME or CREATED_AT, miss no node.",
+  "Sort key of a list of nodes. Nodes with equal keys are sorted by ID. Pages by CREATED_AT miss no node, and pages by name only one that is renamed meanwhile.",
   {
     NAME: "By name, without regard to case; `n10` precedes `n2`.",
     NATURAL_NAME: "By name, with numbers in it by their value: `n2` precedes `n10`.",

@@ -104,6 +104,9 @@ const NO_SUCH_VALUE = /Value "(?:[^"\\]|\\.)*" does not exist in/;
 /** A syntax error at a value of the document. */
 const UNEXPECTED = /^(Syntax Error: [\s\S]*\b(?:String|BlockString|Int|Float)) "[\s\S]*$/;
 
+/** An index in a path, which a variable that is a list begins with. */
+const INDEX = /(?<=[\w\]]|invalid value at )\[\d{1,10}\]/y;
+
 /**
  * The message without the values that graphql-js printed into it. Every object and list becomes `{…}` or `[…]`,
  * wherever it is. Type names in quotes and list indexes (`nodes[0]`) stay.
@@ -120,8 +123,8 @@ function withoutObjects(message: string): string {
   let depth = 0;
   for (let at = 0; at < message.length; at += 1) {
     const character = message[at] ?? "";
-    const place =
-      depth === 0 && /\w/.test(message[at - 1] ?? "") ? /^\[\d+\]/.exec(message.slice(at, at + 12))?.[0] : undefined;
+    INDEX.lastIndex = at;
+    const place = depth === 0 ? INDEX.exec(message)?.[0] : undefined;
     if (place !== undefined) {
       kept += place;
       at += place.length - 1;
