@@ -34,16 +34,12 @@ async function loseEach(times: number, count: () => number): Promise<void> {
   }
 }
 
-/** Kills the process in each of the next entries. */
-async function killInEach(times: number, count: () => number): Promise<void> {
-  // In this process only.
-  trap.open();
-  for (let killed = 0; killed < times; killed += 1) {
-    const before = count();
-    const victim = await ostler.inAnotherProcess();
-    await eventually("it is entered", () => count() > before);
-    await victim.kill();
-  }
+/** Kills the process of the next entry. */
+async function killInNext(count: () => number): Promise<void> {
+  const before = count();
+  const victim = await ostler.inAnotherProcess();
+  await eventually("it is entered", () => count() > before);
+  await victim.kill();
 }
 
 async function script(node: TestNode, writeImage: Record<string, unknown>): Promise<void> {
@@ -73,7 +69,10 @@ describe("step that ends its process", () => {
       .scripted({ "deploy.write_image": { gate: trap.name } })
       .made();
     const id = await ostler.begin("DEPLOY", [node], { onFailure: "LEAVE" });
-    await killInEach(3, entriesOf(node, "deploy.write_image"));
+    const entries = entriesOf(node, "deploy.write_image");
+    await loseEach(2, entries);
+    await killInNext(entries);
+    trap.open();
     await ostler.engine.start();
     const { state, firstFailure } = await ostler.operationEnds(id);
     expect({ state, firstFailure }).toMatchObject({
@@ -83,7 +82,7 @@ describe("step that ends its process", () => {
     expect(firstFailure?.message).toMatch(
       /the process that ran it ended 3 times during it\. Find the cause .* restart/,
     );
-    expect(entriesOf(node, "deploy.write_image")()).toBe(3);
+    expect(entries()).toBe(3);
     expect(await ostler.nodeState(node)).toBe("DEPLOY_FAILED");
     const { operationId } = await ostler.engine.restart(ALICE, { work: { operationId: id } });
     expect((await ostler.operationEnds(operationId ?? "")).state).toBe("SUCCEEDED");
@@ -143,9 +142,9 @@ describe("abort clean-up that ends its process", () => {
       .scripted({ "deploy.write_image": { gate: trap.name }, "driver.abort": { gate: trap.name } })
       .made();
     const id = await ostler.begin("DEPLOY", [node], { onFailure: "LEAVE" });
-    await killInEach(1, entriesOf(node, "deploy.write_image"));
+    await killInNext(entriesOf(node, "deploy.write_image"));
     await ostler.engine.abort(ALICE, { work: { operationId: id } });
-    await killInEach(3, abortsOf(node));
+    await loseEach(3, abortsOf(node));
     await ostler.engine.start();
     expect((await ostler.operationEnds(id)).state).toBe("ABORTED");
     expect((await ostler.run(id, node)).failure?.message).toMatch(

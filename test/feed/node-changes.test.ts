@@ -159,7 +159,7 @@ describe("readers with filters", () => {
         new Follower<NodeRow>(random, (opening, elsewhere) => feed.changes({ ...opening, filter }, elsewhere)),
     );
     const following = Promise.all(followers.map((one) => one.follow(({ position }) => position >= end)));
-    for (let round = 0; round < 400; round += 1) await random.one(changes)(random.one(ids));
+    for (let round = 0; round < 150; round += 1) await random.one(changes)(random.one(ids));
     end = (await newest()).position;
     // Streams with a filter learn of the end by a change that they see, and those that match nothing by a cut.
     await sql`update nodes set revision = revision + 1, description = 'end'`;
