@@ -13,7 +13,7 @@ import { bootFailure, bootProgress } from "./boot-report.ts";
 import type { Route } from "./boot-report.ts";
 import type { AgentCall } from "./call.ts";
 import { isAlive, isOver, openSessionOf, secondsFromNow } from "./call.ts";
-import { AgentError, isFailureOfDriver, isRefusedForGood, isUnsupported, messageOf, withoutAddress } from "./error.ts";
+import { AgentError, isFailureOfDriver, isRefusedForGood, isUnsupported, messageOf } from "./error.ts";
 
 const SEEK_SECONDS = 20;
 const SEEK_POLL_SECONDS = 3;
@@ -89,10 +89,9 @@ async function insert(call: AgentCall, url: string): Promise<string | null> {
     await call.media.insert(url);
     return null;
   } catch (error) {
-    const shown = withoutAddress(error, url);
     const isFinal = isUnsupported(error) || (call.settings.boot === "AUTO" && isRefusedForGood(error));
-    if (!isFinal) throw shown;
-    return messageOf(shown);
+    if (!isFinal) throw error;
+    return messageOf(error);
   }
 }
 
@@ -113,9 +112,12 @@ async function start(
     isOther = false,
   }: { readonly route: Route; readonly url?: string | null; readonly isOther?: boolean },
 ): Promise<Booted> {
+  const how: Pick<BootOptions, "other" | "url"> = { ...(isOther && { other: true }), ...(url !== null && { url }) };
+  // Without another boot source the machine keeps its power: what it shows may say why it does not start.
+  if (isOther) await setBootDevice(call, DEVICES[by], how);
   await call.power.set("OFF");
   try {
-    await setBootDevice(call, DEVICES[by], { ...(isOther && { other: true }), ...(url !== null && { url }) });
+    await setBootDevice(call, DEVICES[by], how);
   } catch (error) {
     if (!isUnsupported(error) || isOther) throw error;
     if (by === "MEDIUM" && call.settings.boot === "AUTO") {

@@ -59,20 +59,3 @@ function passing(error: Error): { readonly retryable: boolean; readonly away: bo
     away: "away" in error && error.away === true,
   };
 }
-
-/**
- * The error without an address that contains a secret: the driver of the BMC may repeat what it was given. Its kind and
- * whether it can be retried stay.
- */
-export function withoutAddress(error: unknown, address: string): unknown {
-  if (!(error instanceof Error)) return new AgentError("OTHER", hidden(String(error), address));
-  const kind = "kind" in error ? (error.kind as DriverErrorKind) : "OTHER";
-  return new AgentError(kind, hidden(error.message, address), passing(error));
-}
-
-/** Also hides the path alone, in which the secret is. */
-function hidden(text: string, address: string): string {
-  const path = URL.canParse(address) ? new URL(address).pathname : address;
-  const withoutWhole = text.replaceAll(address, "the medium's address");
-  return path.length > 1 ? withoutWhole.replaceAll(path, "/…") : withoutWhole;
-}

@@ -24,7 +24,7 @@ export function withSecrets(redactor: Redactor, secrets: readonly string[]): Red
 export function createRedactor(secrets: readonly string[]): Redactor {
   let known = secrets;
   let mask = createMask(known);
-  const text = (given: string) => mask.all(plainText(given));
+  const text = (given: string) => mask.all(plainText(given)).replaceAll(SESSION, "$1***");
   const json = (value: StoredJson): StoredJson => {
     if (typeof value === "string") return text(value);
     if (Array.isArray(value)) return value.map(json);
@@ -39,6 +39,8 @@ export function createRedactor(secrets: readonly string[]): Redactor {
   return { text, json, hide };
 }
 
+/** ID and secret of an agent's session, as in the URL of a medium that an earlier process has inserted. */
+const SESSION = /([\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}(?:\.|%2e))[\w-]{43}/gi;
 /** Shorter parts of a URL are words. */
 const RANDOM = [/^(?=.*\d)(?=.*[a-z])(?=.*[A-Z])[\w-]{16,}$/, /^[\da-f]{16,}$/i];
 

@@ -87,7 +87,7 @@ test("a medium that was not fetched since the start is started once more by its 
   using lab = new AgentLab({ reaches: "NOTHING" });
   const { result } = await lab.perform("clean", "boot_agent");
   expect(result).toMatchObject({ kind: "failed", errorKind: "TIMEOUT" });
-  const started = ["open ISO", "insert", "device CDROM", "ON", "OFF", "device CDROM other", "ON"];
+  const started = ["open ISO", "insert", "device CDROM", "ON", "device CDROM other", "OFF", "device CDROM other", "ON"];
   expect(lab.journal).toEqual(started);
 });
 
@@ -113,7 +113,7 @@ test.each([
   using lab = new AgentLab({ reaches: "NOTHING", ...options });
   const { result } = await lab.perform("clean", "boot_agent");
   expect(result).toMatchObject({ kind: "failed", errorKind: "TIMEOUT" });
-  expect(lab.journal.filter((call) => call === "ON")).toHaveLength(1);
+  expect(lab.journal.filter((call) => call === "ON" || call === "OFF")).toEqual(["ON"]);
 });
 
 test.each([
@@ -137,15 +137,6 @@ test("a machine without a boot device to set is started all the same", async () 
   await lab.perform("clean", "boot_agent");
   expect(lab.journal).toEqual(["open NETWORK", "ON"]);
   expect(lab.shown.join()).toContain("the machine's own boot order decides: It cannot.");
-});
-
-test("an error of the BMC that repeats the address of the medium is shown without its secret [R-496]", async () => {
-  const url = "http://ostler.example/media/s1.canary-medium-secret/agent.iso";
-  const refuses = { insert: driverError("REFUSED", `Cannot mount ${url}, path ${new URL(url).pathname}`, true) };
-  using lab = new AgentLab({ refuses });
-  const { result } = await lab.perform("clean", "boot_agent");
-  const reason = "Cannot mount the medium's address, path /…";
-  expect(result).toEqual({ kind: "failed", reason, retryable: true, errorKind: "REFUSED" });
 });
 
 test.each([
