@@ -711,6 +711,14 @@ export const RULES: readonly RuleSection[] = [
         rule: "Inspection reads the machine through its BMC; what cannot be read stands in `unread` with its reason, and only the system itself must be readable.",
       },
       {
+        id: "R-850",
+        rule: "A member of a collection that is listed without its values, or counted and not listed, is read by its own link; an error with status 200 is an error.",
+      },
+      {
+        id: "R-851",
+        rule: "A task is followed wherever the BMC's answer names it, whatever its status.",
+      },
+      {
         id: "R-780",
         rule: "A refused change is sent again as the BMC's messages require: with or without parameters, at another resource, after the self-test, with another ETag; what is so already is done.",
       },

@@ -7,7 +7,8 @@ import type { RedfishService } from "./service.ts";
 import type { RedfishSettings } from "./settings.ts";
 import { findSystem, lastPart, managersOf } from "./system.ts";
 import type { Located } from "./system.ts";
-import { isEndState, stateOf } from "./task.ts";
+import { stateOf } from "./messages.ts";
+import { isEndState } from "./task.ts";
 
 export interface ActiveTask {
   readonly id: string;

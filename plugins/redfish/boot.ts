@@ -40,15 +40,19 @@ export async function setBootDevice(
     ...modeOf(service, whole, mode ?? call.settings.bootMode),
   };
   const { BootSourceOverrideMode: bootMode, ...withoutMode } = wanted;
+  const known = bootMode ?? text(whole, "BootSourceOverrideMode");
   const loader = url !== undefined && "HttpBootUri" in whole && { HttpBootUri: url };
   const send = async (change: Resource) => {
     const task = `set the boot device to ${target}`;
     const optional = ["HttpBootUri", ...("BootSourceOverrideMode" in boot ? [] : ["BootSourceOverrideMode"])];
-    const { path } = await service.patch(holder.path, { Boot: { ...change, ...loader } }, task, { optional });
+    const spare = known === undefined ? {} : { Boot: { BootSourceOverrideMode: known } };
+    const { path } = await service.patch(holder.path, { Boot: { ...change, ...loader } }, task, { optional, spare });
     return path;
   };
   const differences = (now: Resource) =>
-    Object.entries(wanted).filter(([name, value]) => now[name] !== undefined && now[name] !== value);
+    Object.entries(wanted).filter(
+      ([name, value]) => now[name] !== undefined && text(now, name)?.toLowerCase() !== value.toLowerCase(),
+    );
   const readBack = (path: string, seconds: number, isReached: (now: Resource) => boolean) =>
     waitUntil(call, {
       seconds,

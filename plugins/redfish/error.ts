@@ -24,14 +24,6 @@ export class RedfishError extends Error implements DriverError {
     this.status = failure.status;
     this.away = failure.away ?? false;
   }
-
-  /** This error with another text in place of a secret. */
-  hiding(secret: string, replacement: string): RedfishError {
-    const { kind, retryable, withoutEffect, effect, status, away } = this;
-    const message = this.message.replaceAll(secret, replacement);
-    const answer = { ...(effect && { effect }), ...(status !== undefined && { status }) };
-    return new RedfishError({ kind, retryable, withoutEffect, away, message, ...answer });
-  }
 }
 
 interface RedfishFailure {

@@ -16,21 +16,7 @@ type MediaCall = RedfishCall<RedfishSettings>;
 const INSERT_SECONDS = 180;
 const OPTICAL: readonly string[] = ["CD", "DVD"];
 
-/** The URL may contain a secret, so it is removed from what the BMC answers. */
 export async function insertMedium(
-  service: RedfishService,
-  call: MediaCall,
-  url: string,
-  options: MediaOptions,
-): Promise<void> {
-  try {
-    await insert(service, call, url, options);
-  } catch (error) {
-    throw error instanceof RedfishError ? error.hiding(url, "<image>") : error;
-  }
-}
-
-async function insert(
   service: RedfishService,
   call: MediaCall,
   url: string,
@@ -44,21 +30,37 @@ async function insert(
   const offered = action(drive.resource, "VirtualMedia.InsertMedia");
   const task = "insert a virtual medium";
   const whole = { Image: url, Inserted: true, WriteProtected: writeProtected };
+  const { protocol, username, password } = new URL(url);
+  /** As the action spells it, if it lists its values. */
+  const spelt = (name: string, ...values: string[]) =>
+    texts(offered?.info ?? {}, `${name}@Redfish.AllowableValues`)?.find((one) => values.includes(one.toUpperCase())) ??
+    values[0];
   const refused = {
     seconds: INSERT_SECONDS,
-    mayWait: true,
     optional: ["Inserted", "WriteProtected"],
     spare: {
-      TransferProtocolType: new URL(url).protocol.slice(0, -1).toUpperCase(),
-      MediaType: texts(drive.resource, "MediaTypes")?.find((type) => OPTICAL.includes(type)) ?? OPTICAL[0],
+      TransferProtocolType: spelt("TransferProtocolType", protocol.slice(0, -1).toUpperCase()),
+      MediaType:
+        texts(drive.resource, "MediaTypes")?.find((type) => OPTICAL.includes(type)) ?? spelt("MediaType", ...OPTICAL),
       TransferMethod: "Stream",
+      UserName: username,
+      Password: password,
     },
     isDone: async () => text(await service.get(drive.path, "virtual medium"), "Image") === url,
   };
-  if (offered) {
-    const outcome = await service.post(offered.target, whole, task, refused);
-    await finish(service, call, outcome, task);
-  } else await finish(service, call, await service.patch(drive.path, whole, task, refused), task);
+  const change = async () => service.patch(drive.path, whole, task, refused);
+  const outcome = offered
+    ? await service.post(offered.target, whole, task, refused).catch((error: unknown) => {
+        // Some BMCs list the action, and take the change of the drive only.
+        const isLacking = error instanceof RedfishError && (error.kind === "UNSUPPORTED" || error.status === 404);
+        if (!isLacking) throw error;
+        return change().catch(() => {
+          call.signal.throwIfAborted();
+          throw error;
+        });
+      })
+    : await change();
+  await finish(service, call, outcome, task);
   await waitUntil(call, {
     seconds: INSERT_SECONDS,
     read: () => service.get(drive.path, "virtual medium"),
@@ -80,7 +82,6 @@ async function ejectFrom(service: RedfishService, call: MediaCall, { path }: Loc
   const task = "eject the virtual medium";
   const outcome = eject
     ? await service.post(eject.target, {}, task, {
-        mayWait: true,
         isDone: async () => isEmpty(await service.get(path, "virtual medium")),
       })
     : await service.patch(path, { Image: null, Inserted: false }, task);

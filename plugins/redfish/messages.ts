@@ -1,5 +1,5 @@
 /** Messages of error responses and tasks (DSP0266, 8.6), and what they say about the operation that was asked for. */
-import { at, isResource, items, text, texts } from "./resource.ts";
+import { at, isResource, items, text } from "./resource.ts";
 import type { Resource } from "./resource.ts";
 
 /** The resource in the body of an answer; undefined if it is not a JSON object. */
@@ -10,6 +10,11 @@ export function resourceOf(body: string): Resource | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** The state of a task or a job in lower case; undefined if the resource is neither. */
+export function stateOf(resource: Resource): string | undefined {
+  return (text(resource, "TaskState") ?? text(resource, "JobState"))?.toLowerCase();
 }
 
 export function messagesOf(body: Resource): string[] {
@@ -35,10 +40,10 @@ export function reportsError(body: Resource): boolean {
   );
 }
 
-/** All texts and arguments of the messages. */
-export function messageWords(body: Resource): string {
-  const args = extendedInfo(body).flatMap((info) => texts(info, "MessageArgs") ?? []);
-  return [...messagesOf(body), ...args].join(" ");
+/** Every text of a refusal: BMCs name a parameter in a message, an argument, a path or an annotation, or in no JSON. */
+export function wordsOf(body: string): string {
+  const resource = resourceOf(body);
+  return resource ? JSON.stringify(resource) : body;
 }
 
 /** The messages without registry and version, as "PropertyValueNotInList". */
@@ -48,8 +53,12 @@ export function messageKeys(body: Resource): string[] {
   return (ids.length > 0 ? ids : code === undefined ? [] : [code]).map((id) => id.split(".").at(-1) ?? id);
 }
 
+/** Messages about a body, or about a member of it. */
 function extendedInfo(body: Resource): Resource[] {
-  return [...items(at(body, "error"), "@Message.ExtendedInfo"), ...items(body, "@Message.ExtendedInfo")];
+  return Object.entries(body).flatMap(([name, value]) => {
+    if (name.endsWith("@Message.ExtendedInfo")) return items(body, name);
+    return isResource(value) ? extendedInfo(value) : [];
+  });
 }
 
 /** Messages that name no reason. */

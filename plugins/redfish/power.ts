@@ -8,7 +8,7 @@ import { RedfishError, onlyTimeout, unsupported } from "./error.ts";
 import { waitUntil } from "./poll.ts";
 import { text } from "./resource.ts";
 import type { Resource } from "./resource.ts";
-import type { RedfishService } from "./service.ts";
+import type { IfRefused, RedfishService } from "./service.ts";
 import type { RedfishSettings } from "./settings.ts";
 import { action, allowedValues, findSystem } from "./system.ts";
 import type { Located } from "./system.ts";
@@ -24,6 +24,8 @@ const RESET_TYPES: Readonly<Record<"ON" | "OFF" | "SOFT_OFF", readonly string[]>
 
 /** For a machine that refuses a request because it is fulfilling it already. */
 const CONFLICT_SECONDS = 5;
+/** For an answer that is not the machine's, as of a gateway before it. */
+const UNKNOWN_SECONDS = 30;
 
 /** Reset types that switch a machine off and on, or restart it without a state in between. */
 const RESTART_TYPES = ["PowerCycle", "ForceRestart"] as const;
@@ -34,8 +36,8 @@ const RESTART_SHARE = 0.25;
 
 /** `PoweringOn`, `PoweringOff` and `Paused` are neither. */
 export function powerStateOf(system: Resource): PowerState {
-  const state = text(system, "PowerState");
-  return state === "On" ? "ON" : state === "Off" ? "OFF" : "UNKNOWN";
+  const state = text(system, "PowerState")?.toUpperCase();
+  return state === "ON" || state === "OFF" ? state : "UNKNOWN";
 }
 
 export async function readPower(service: RedfishService, settings: RedfishSettings): Promise<PowerState> {
@@ -55,7 +57,8 @@ export async function setPower(service: RedfishService, call: PowerCall, wanted:
   if (isOff && choose(offered.types, "ON")) return bringTo(service, call, { system, offered, wanted: "ON" });
   const restart = RESTART_TYPES.find((type) => offered.types?.includes(type));
   if (restart === undefined) throw lacks(service, "reboot", offered.types);
-  const unanswered = await requestReset(service, call, offered.target, restart);
+  const unanswered = await requestReset(service, call, { target: offered.target, type: restart });
+  if (unanswered && unanswered.effect !== "UNKNOWN") throw unanswered;
   const left = (call.deadline.getTime() - Date.now()) / 1000;
   const seconds = Math.min(RESTART_SECONDS, left * RESTART_SHARE);
   await waitForPower(service, call, { system, state: "OFF", seconds }).catch((error: unknown) => {
@@ -105,41 +108,55 @@ async function bringTo(service: RedfishService, call: PowerCall, change: Change)
   const state = wanted === "ON" ? "ON" : "OFF";
   const current = await service.get(system.path, "system");
   if (powerStateOf(current) === state) return;
-  const type = choose(offered.types ?? RESET_TYPES[wanted], wanted);
-  if (type === undefined)
+  const types = RESET_TYPES[wanted].filter((one) => offered.types?.includes(one) ?? true);
+  if (types.length === 0)
     throw lacks(service, `switch the machine ${wanted.toLowerCase().replace("_", " ")}`, offered.types ?? []);
   // A machine that is on its way needs no second request: PushPowerButton would take the first back.
   const isOnItsWay = text(current, "PowerState") === (state === "ON" ? "PoweringOn" : "PoweringOff");
   // Forcing off a machine that is shutting down is a request of its own.
   if (isOnItsWay && wanted !== "OFF") return waitForPower(service, call, { system, state });
-  try {
-    await requestReset(service, call, offered.target, type);
-  } catch (error) {
+  const isDone = async () => powerStateOf(await service.get(system.path, "system")) === state;
+  let first: RedfishError | undefined;
+  for (const type of types) {
+    const error = await requestReset(service, call, { target: offered.target, type, isDone });
+    first ??= error;
+    const isUnknown = error?.effect === "UNKNOWN";
     // Some BMCs show the old state until a change is complete, and refuse to be asked for it again.
-    const isConflict = error instanceof RedfishError && (error.status === 400 || error.status === 409);
-    if (!isConflict) throw error;
-    return waitForPower(service, call, { system, state, seconds: CONFLICT_SECONDS }).catch(() => {
+    if (error && !isUnknown && error.status !== 400 && error.status !== 409) throw first;
+    const isAnswered = error?.status !== undefined;
+    const seconds = isAnswered ? (isUnknown ? UNKNOWN_SECONDS : CONFLICT_SECONDS) : Infinity;
+    try {
+      return await waitForPower(service, call, { system, state, seconds });
+    } catch (failure) {
       call.signal.throwIfAborted();
-      throw error;
-    });
+      if (!isAnswered) throw failure;
+      // A type that is listed and not taken: another may be. A push of the button would take back what has begun.
+      const isStill = isOpposite(await service.get(system.path, "system"), state);
+      if (error.status !== 400 || !isStill) throw first;
+    }
   }
-  await waitForPower(service, call, { system, state });
+  throw first;
 }
 
-/** Returns the error of a request that may have arrived although no answer came: the state of the machine decides. */
+function isOpposite(system: Resource, state: PowerState): boolean {
+  return powerStateOf(system) === (state === "ON" ? "OFF" : "ON");
+}
+
+/**
+ * Returns the error of a request. It may have arrived although no answer came, or that of a gateway: the state of the
+ * machine decides.
+ */
 async function requestReset(
   service: RedfishService,
   call: PowerCall,
-  target: string,
-  type: string,
+  { target, type, ...refused }: Pick<IfRefused, "isDone"> & { readonly target: string; readonly type: string },
 ): Promise<RedfishError | undefined> {
   call.log(`BMC ${service.bmc}: reset type ${type}.`);
   try {
-    await service.post(target, { ResetType: type }, `reset the machine (${type})`);
+    await service.post(target, { ResetType: type }, `reset the machine (${type})`, refused);
     return undefined;
   } catch (error) {
-    const isUnanswered = error instanceof RedfishError && error.effect === "UNKNOWN" && error.status === undefined;
-    if (!isUnanswered) throw error;
+    if (!(error instanceof RedfishError)) throw error;
     call.log(error.message);
     return error;
   }
@@ -156,10 +173,10 @@ async function waitForPower(
 ): Promise<void> {
   await waitUntil(call, {
     seconds,
-    read: async () => powerStateOf(await service.get(system.path, "system")),
-    isReached: (power) => power === state,
-    describe: (last) =>
-      `BMC ${service.bmc} was asked to bring the machine to ${state}, and last reported ${last ?? "nothing"}; check the machine, and try again.`,
+    read: () => service.get(system.path, "system"),
+    isReached: (now) => powerStateOf(now) === state,
+    describe: (last = {}) =>
+      `BMC ${service.bmc} was asked to bring the machine to ${state}, and last reported ${text(last, "PowerState") ?? "nothing"}; check the machine, and try again.`,
   });
 }
 

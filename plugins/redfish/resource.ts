@@ -45,10 +45,19 @@ export function texts(resource: Resource, name: string): string[] | undefined {
 
 /** Whether a resource has a value beside its name: some BMCs answer with nothing else. */
 export function hasContent(resource: Resource): boolean {
-  return Object.entries(resource).some(
-    ([name, value]) => !name.startsWith("@odata.") && name !== "Id" && name !== "Name" && isValue(value),
-  );
+  return Object.entries(resource).some(([name, value]) => !NAMES.test(name) && isValue(value));
 }
+
+const NAMES = /@|^(Id|Name|error)$/;
+
+/** Whether an expanded member has values of its own, and not only those that every resource has, or zeros. */
+export function isExpanded(member: Resource): boolean {
+  if (text(at(member, "Status"), "State") === "Absent") return true;
+  const own = Object.entries(member).filter(([name, value]) => !COMMON.test(name) && value !== 0 && value !== false);
+  return hasContent(Object.fromEntries(own));
+}
+
+const COMMON = /^(Description|Status|Links|Actions|Oem)$/;
 
 function isValue(value: unknown): boolean {
   if (typeof value !== "object" || value === null) return value !== null && value !== "";

@@ -8,9 +8,9 @@ import { connect, isAway, isRefusal } from "./connection.ts";
 import type { Connection, HttpAnswer, HttpRequest, RedfishCall } from "./connection.ts";
 import { RedfishError, onlyFailed } from "./error.ts";
 import { pause } from "./poll.ts";
-import { conditionsOf, holds, remedyOf } from "./refusal.ts";
-import { messagesOf, resourceOf } from "./messages.ts";
-import { at, boolean, hasContent, items, link, number, text } from "./resource.ts";
+import { conditionsOf, holds, isAboutCondition, remedyOf } from "./refusal.ts";
+import { messageKeys, messagesOf, reportsError, resourceOf, stateOf } from "./messages.ts";
+import { at, boolean, hasContent, isExpanded, items, link, number, text } from "./resource.ts";
 import type { Resource } from "./resource.ts";
 import { authenticate } from "./session.ts";
 import type { Authenticator } from "./session.ts";
@@ -18,7 +18,8 @@ import { bmcName } from "../bmc-settings.ts";
 
 /** The answer to a change or an action. */
 export interface Outcome {
-  readonly status: number;
+  /** Whether the BMC has not ended it with the answer. */
+  readonly isRunning: boolean;
   /** Where the BMC has made the change. */
   readonly path: string;
   readonly body: Resource;
@@ -41,8 +42,6 @@ export interface IfRefused {
   readonly optional?: readonly string[];
   /** Whether the machine already is as asked. Default: for a PATCH, whether the resource has the values. */
   readonly isDone?: () => Promise<boolean>;
-  /** Whether it may be made minutes later. Default: for a PATCH. */
-  readonly mayWait?: boolean;
   /** Limit of each request. Default: that of the connection. */
   readonly seconds?: number;
 }
@@ -76,6 +75,13 @@ export interface Unread {
   readonly isMissing: boolean;
 }
 
+interface Listed {
+  /** Each once. */
+  readonly members: readonly Resource[];
+  /** As the BMC counts them. */
+  readonly count: number;
+}
+
 interface ServiceOptions {
   /** Resources that cannot be read are left out and listed in `unread`, as long as the BMC answers. */
   readonly isPartial: boolean;
@@ -89,8 +95,8 @@ export class RedfishService {
   readonly #memory: DriverMemory | undefined;
   #root: Resource | undefined;
   #authenticator: Authenticator | undefined;
-  /** Of each resource that was read; undefined if it has none. */
-  readonly #etags = new Map<string, string | undefined>();
+  /** The ETags of each resource that was read, of the header and of the body. */
+  readonly #etags = new Map<string, readonly string[]>();
   readonly #unread = new Map<string, Unread>();
   readonly #isPartial: boolean;
   #silentParts = 0;
@@ -147,9 +153,12 @@ export class RedfishService {
     const task = `report its ${what}`;
     const answer = await this.#send({ method: "GET", path, task });
     if (answer.status !== 200) throw this.#refusal(task, answer);
-    const etag = answer.header("etag");
     const body = this.#parsed(task, answer);
-    this.#etags.set(path, etag ?? text(body, "@odata.etag"));
+    if ("error" in body && pathOf(body) === "") throw this.#refusal(task, answer);
+    this.#etags.set(
+      path,
+      [answer.header("etag"), text(body, "@odata.etag")].filter((etag) => etag !== undefined),
+    );
     return body;
   }
 
@@ -183,10 +192,15 @@ export class RedfishService {
   async members(path: string | undefined, what: string): Promise<Resource[]> {
     if (path === undefined) return [];
     const expanded = (await this.#canExpand()) ? await this.#pages(`${path}?$expand=.($levels=1)`, what) : undefined;
-    const listed = expanded ?? (await this.#pages(path, what)) ?? [];
+    const isWhole = expanded && (expanded.members.length >= expanded.count || this.#unread.has(path));
+    const { members, count } = (isWhole ? expanded : await this.#pages(path, what)) ?? { members: [], count: 0 };
+    if (members.length < count && !this.#unread.has(path)) {
+      const reason = `The BMC counts ${count} members, and lists ${members.length}.`;
+      this.#unread.set(path, { reason, isMissing: false });
+    }
     // A BMC can leave members unexpanded, or without their values.
-    const read = async (item: Resource) => (hasContent(item) ? item : this.find(text(item, "@odata.id"), what));
-    return (await inTurns(listed, read)).filter((item) => item !== undefined);
+    const read = async (item: Resource) => (isExpanded(item) ? item : this.find(text(item, "@odata.id"), what));
+    return (await inTurns(members, read)).filter((item) => item !== undefined);
   }
 
   /** Reads resources; missing ones are left out. */
@@ -197,7 +211,7 @@ export class RedfishService {
   /** Changes a resource, on the condition of its ETag if it has one. */
   async patch(path: string, body: Resource, task: string, refused: IfRefused = {}): Promise<Outcome> {
     const isDone = async () => holds(await this.get(path, "resource after a refusal"), body);
-    return this.#change({ method: "PATCH", path, body, task }, { isDone, mayWait: true, ...refused });
+    return this.#change({ method: "PATCH", path, body, task }, { isDone, ...refused });
   }
 
   async post(path: string, body: Resource, task: string, refused: IfRefused = {}): Promise<Outcome> {
@@ -206,7 +220,7 @@ export class RedfishService {
 
   /** Sends a change, and after a refusal again as its messages say; the last refusal is reported. */
   async #change(given: Change, refused: IfRefused): Promise<Outcome> {
-    const { spare = {}, optional = [], mayWait = false, isDone, seconds } = refused;
+    const { spare = {}, optional = [], isDone, seconds } = refused;
     const end = Math.min(this.#call.deadline.getTime() - LAST_TRY_MS, Date.now() + NOT_NOW_SECONDS * 1000);
     const tried = new Set<string>();
     let change = given;
@@ -214,15 +228,14 @@ export class RedfishService {
       tried.add(JSON.stringify([change.path, change.body]));
       const answer = await this.#sendChange(change, seconds);
       if (answer.status < 300 || !isRefusal(answer)) return this.#outcome(change, answer);
-      const isAsAsked = !NO_STATE.has(answer.status) && (await isDone?.().catch(onlyFailed));
-      if (isAsAsked === true) return { status: 200, path: change.path, body: {}, tasks: [] };
       const mayMove = change.method === "PATCH" && change.path === given.path;
-      const remedy = remedyOf(answer, { ...change, spare, optional, mayMove, mayWait });
-      if (remedy?.kind === "WAIT" && Date.now() + wait * 1000 < end) {
-        await pause(wait, this.#call.signal);
-        wait = Math.min(wait * 2, NOT_NOW_WAIT_MAX);
-        continue;
-      }
+      const remedy = remedyOf(answer, { ...change, spare, optional, mayMove });
+      const mayWait = remedy?.kind === "WAIT" && Date.now() + wait * 1000 < end;
+      if (mayWait) await pause(wait, this.#call.signal);
+      const isAsAsked = !NO_STATE.has(answer.status) && (await isDone?.().catch(onlyFailed));
+      if (isAsAsked === true) return { isRunning: false, path: change.path, body: {}, tasks: [] };
+      wait = Math.min(wait * 2, NOT_NOW_WAIT_MAX);
+      if (mayWait) continue;
       if (remedy?.kind === "BODY") change = { ...change, body: remedy.body };
       if (remedy?.kind === "PATH") change = { ...change, path: remedy.path ?? (await this.#pendingOf(change.path)) };
       if (tried.has(JSON.stringify([change.path, change.body]))) return this.#outcome(change, answer);
@@ -231,17 +244,19 @@ export class RedfishService {
 
   async #sendChange({ method, path, body, task }: Change, seconds: number | undefined): Promise<HttpAnswer> {
     const request = { method, path, body: JSON.stringify(body), task, ...(seconds !== undefined && { seconds }) };
-    if (method === "POST") return this.#send({ ...request, headers: JSON_BODY });
-    if (!this.#etags.has(path)) await this.find(path, "resource before a change");
-    let conditions = [this.#etags.get(path)];
+    const isPatch = method === "PATCH";
+    if (isPatch && !this.#etags.has(path)) await this.find(path, "resource before a change");
+    // Some BMCs require a condition of actions too: that of their resource.
+    const resource = isPatch ? path : (path.split("/Actions/")[0] ?? path);
+    let conditions = [isPatch ? this.#etags.get(path)?.[0] : undefined];
     for (let tries = 0; ; tries += 1) {
       const etag = conditions[tries];
       const headers = { ...JSON_BODY, ...(etag !== undefined && { "if-match": etag }) };
       const answer = await this.#send({ ...request, headers });
-      const isStale = answer.status === 412 || answer.status === 428;
+      const isStale = isAboutCondition(answer);
       if (isStale && tries === 0) {
-        await this.get(path, "resource before a change");
-        conditions = [etag, ...conditionsOf(this.#etags.get(path))];
+        await this.get(resource, "resource before a change");
+        conditions = [etag, ...conditionsOf(this.#etags.get(resource) ?? [])];
       }
       if (!isStale || tries === conditions.length - 1) return answer;
     }
@@ -311,29 +326,39 @@ export class RedfishService {
   }
 
   /** Undefined if the BMC refuses the path: some announce `$expand` and then refuse it. */
-  async #pages(path: string, what: string): Promise<Resource[] | undefined> {
+  async #pages(path: string, what: string): Promise<Listed | undefined> {
+    const isExpand = path.includes("$expand");
     const members: Resource[] = [];
+    const known = new Set<string>();
     const seen = new Set<string>();
+    let count = 0;
     for (let next: string | undefined = path; next !== undefined && !seen.has(next);) {
       seen.add(next);
-      const page: Resource | undefined = await (path.includes("$expand")
+      const page: Resource | undefined = await (isExpand
         ? this.get(next, what).catch(this.#isPartial ? onlyFailed : onlyAnswered)
         : this.find(next, what));
-      if (page === undefined) return path.includes("$expand") || members.length === 0 ? undefined : members;
-      members.push(...items(page, "Members"));
+      if (page === undefined) return isExpand || members.length === 0 ? undefined : { members, count };
+      count = Math.max(count, number(page, "Members@odata.count") ?? 0);
+      const listed = items(page, "Members").filter((one) => hasContent(one) || pathOf(one) !== "");
+      const found = listed.filter((one) => !known.has(pathOf(one)));
+      members.push(...found);
+      for (const one of found.filter((each) => pathOf(each) !== "")) known.add(pathOf(one));
       if (members.length > MEMBERS_MAX || seen.size > PAGES_MAX) {
         const flaw = `lists a collection without end, more than ${MEMBERS_MAX} members or ${PAGES_MAX} pages`;
         if (!this.#isPartial) throw this.#flaw(`${flaw}: ${path}`);
         this.#unread.set(path.split("?")[0] ?? path, { reason: `The BMC ${flaw}.`, isMissing: false });
-        return members;
+        return { members, count };
       }
+      // A link to a page that was read leads to the same members.
+      if (listed.length > 0 && found.length === 0) break;
       next = text(page, "Members@odata.nextLink") ?? text(page, "@odata.nextLink");
     }
-    return members;
+    return { members, count };
   }
 
   #outcome({ path, task }: Pick<Change, "path" | "task">, answer: HttpAnswer): Outcome {
-    if (answer.status >= 300) {
+    const body = resourceOf(answer.body) ?? {};
+    if (answer.status >= 300 || reportsError(body)) {
       const { kind, retryable, status, message, away } = this.#refusal(task, answer);
       const effect = isRefusal(answer) ? "NONE" : "UNKNOWN";
       throw new RedfishError({ kind, retryable, message, effect, away, status: status ?? answer.status });
@@ -344,10 +369,13 @@ export class RedfishService {
         effect: "UNKNOWN",
         status: answer.status,
       });
-    const body = resourceOf(answer.body) ?? {};
+    // Some BMCs name the task in a message only, and some answer with the task, but not with status 202.
+    const isAccepted = answer.status === 202 || stateOf(body) !== undefined;
     const named = [answer.header("location"), text(body, "@odata.id"), text(body, "TaskMonitor")];
-    const tasks = answer.status === 202 ? named.flatMap((one) => this.#ownPath(one) ?? []) : [];
-    return { status: answer.status, path, body, tasks: [...new Set(tasks)] };
+    const mentioned = messagesOf(body).flatMap((one) => one.match(/\/redfish\/v1\/[\w./-]*\w/g) ?? []);
+    const certain = [...named, ...mentioned].filter((one) => one !== undefined && TASK_PATH.test(one));
+    const tasks = [...(isAccepted ? named : []), ...certain].flatMap((one) => this.#ownPath(one) ?? []);
+    return { isRunning: isAccepted || tasks.length > 0, path, body, tasks: [...new Set(tasks)] };
   }
 
   /** The path of a link on the BMC's own address: behind a gateway, a BMC can link to the address that it knows. */
@@ -370,16 +398,24 @@ export class RedfishService {
 
   #refusal(task: string, answer: HttpAnswer): RedfishError {
     const { status } = answer;
-    const reason = messagesOf(resourceOf(answer.body) ?? {}).join(" ") || `HTTP ${status}`;
+    const location = status < 400 ? answer.header("location") : undefined;
+    const other = location === undefined ? answer.body.replace(/^\s*<[^]*/, "") : `it redirects to ${location}`;
+    const body = resourceOf(answer.body) ?? {};
+    const reason = messagesOf(body).join(" ") || other || `HTTP ${status}`;
     const message = `BMC ${this.bmc} was asked to ${task}, and refused (${status}): ${shortened(reason)}`;
     if (status === 401) return new RedfishError({ kind: "AUTHENTICATION", status, message });
     if (status === 403)
       return new RedfishError({ kind: "REFUSED", status, message: `${message} Check the role of the user.` });
-    if (status === 405 || status === 501) return new RedfishError({ kind: "UNSUPPORTED", status, message });
-    const retryable = status === 429 || status >= 500 || status === 409;
+    if (status === 405 || status === 501 || messageKeys(body).includes("ActionNotSupported"))
+      return new RedfishError({ kind: "UNSUPPORTED", status, message });
+    const retryable = [409, 423, 425, 429].includes(status) || status >= 500;
     const away = isAway(answer) && !this.#connection.hasActed;
     return new RedfishError({ kind: "REFUSED", status, message, retryable, away });
   }
+}
+
+function pathOf(member: Resource): string {
+  return text(member, "@odata.id") ?? "";
 }
 
 function onlyAnswered(error: unknown): undefined {
@@ -411,6 +447,7 @@ export async function withService<Result>(
 
 /** Statuses that say nothing about the state of the machine. */
 const NO_STATE: ReadonlySet<number> = new Set([401, 403, 404, 429]);
+const TASK_PATH = /\/(Tasks|TaskMonitors|Jobs)\/[^/]+\/?$/i;
 const JSON_BODY = { "content-type": "application/json" };
 const MISSING: ReadonlySet<number> = new Set([404, 405, 410, 501]);
 

@@ -5,7 +5,7 @@
  */
 import type { HttpAnswer } from "./connection.ts";
 import { RedfishError, onlyFailed } from "./error.ts";
-import { messagesOf, reportsError, resourceOf, saysWhy } from "./messages.ts";
+import { messagesOf, reportsError, resourceOf, saysWhy, stateOf } from "./messages.ts";
 import { items, links, number, text } from "./resource.ts";
 import type { Resource } from "./resource.ts";
 import type { RedfishService } from "./service.ts";
@@ -27,11 +27,6 @@ const FAILED_STATES: ReadonlySet<string> = new Set([
   "failed",
   "completedwitherrors",
 ]);
-
-/** The state of a task or a job in lower case; undefined if the resource is neither. */
-export function stateOf(resource: Resource): string | undefined {
-  return (text(resource, "TaskState") ?? text(resource, "JobState"))?.toLowerCase();
-}
 
 export function isEndState(state: string): boolean {
   return state === "completed" || FAILED_STATES.has(state);

@@ -51,7 +51,7 @@ export function conflictReason({ kind, value, nodeName }: Shared): string {
 }
 
 /** Ports that a notation of an address may leave out, as all drivers do not have the same. */
-const DEFAULT_PORTS: ReadonlySet<string> = new Set(["443", "623"]);
+const DEFAULT_PORTS: ReadonlySet<string> = new Set(["80", "443", "623"]);
 const WITH_PORT = /^(\[[^\]]*\]|[^:]*):(\d{1,5})$/;
 
 /** The identity of a management controller: on their default ports, two drivers reach the same one at an address. */

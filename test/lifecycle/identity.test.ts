@@ -7,6 +7,7 @@ describe("controllers", () => {
     ["BMC-3.Example:443", "bmc-3.example"],
     ["bmc-3.example.:443", "bmc-3.example"],
     ["bmc-3.example:623", "bmc-3.example"],
+    ["bmc-3.example:80", "bmc-3.example"],
     ["bmc-3.example:8443", "bmc-3.example:8443"],
     ["[fe80::1]:443", "fe80::1"],
     ["FE80:0:0::1", "fe80::1"],

@@ -126,6 +126,16 @@ describe("Redfish step update_firmware", () => {
     expect((result as { reason: string }).reason).toMatch(reason);
   });
 
+  test.each(["location-of-job", "body", "body-of-200", "message"] as const)(
+    "the step ends with the task of the BMC that the answer names in %s [R-851]",
+    async (taskIn) => {
+      await using images = await serveImages();
+      await using lab = await redfishLab({ traits: { update: { ...PRESETS.reference.update, taskIn }, jobs: true } });
+      const result = await lab.step("update_firmware", { components: [{ id: "NIC", url: `${images.url}/BIOS/2` }] });
+      expect(result).toMatchObject({ kind: "failed", reason: expect.stringContaining("NIC: it ended as Exception") });
+    },
+  );
+
   test("update_firmware without a version ends when the component keeps its version, and reports the version [R-520]", async () => {
     await using images = await serveImages();
     await using lab = await redfishLab();

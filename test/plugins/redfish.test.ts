@@ -270,6 +270,11 @@ describe("Redfish driver and a refusal that says what to do", () => {
     ["refuses-same-values", "reference"],
     ["first-boot-change-lost", "reference"],
     ["post-moves", "reference"],
+    ["mode-required", "reference"],
+    ["conditions-required", "reference"],
+    ["too-early", "reference"],
+    ["reset-behind-gateway", "reference"],
+    ["reset-type-refused", "supermicro-like"],
   ] as const)("BMC with the quirk %s takes a boot device, also a second time [R-780]", async (quirk, preset) => {
     await using lab = await redfishLab({ traits: { ...PRESETS[preset], quirks: [quirk] } });
     const { driver, call, bmc } = lab;
@@ -281,14 +286,16 @@ describe("Redfish driver and a refusal that says what to do", () => {
     expect(bmc.state.bootedFrom).toBe("Pxe");
   });
 
-  test.each(["media-needs-parameters", "media-takes-image-only"] as const)(
-    "BMC with the quirk %s takes a medium [R-780]",
-    async (quirk) => {
-      await using lab = await redfishLab({ traits: { quirks: [quirk] } });
-      await lab.driver.media?.insert(lab.call(), "http://10.0.0.1/a.iso", { writeProtected: true });
-      expect(Object.values(lab.bmc.state.media).map(({ image }) => image)).toEqual(["http://10.0.0.1/a.iso"]);
-    },
-  );
+  test.each([
+    ["media-needs-parameters", "reference"],
+    ["media-takes-image-only", "reference"],
+    ["media-refused-in-text", "reference"],
+    ["media-by-patch-only", "xcc-like"],
+  ] as const)("BMC with the quirk %s takes a medium [R-780]", async (quirk, preset) => {
+    await using lab = await redfishLab({ traits: { ...PRESETS[preset], quirks: [quirk] } });
+    await lab.driver.media?.insert(lab.call(), "http://10.0.0.1/a.iso", { writeProtected: true });
+    expect(Object.values(lab.bmc.state.media).map(({ image }) => image)).toEqual(["http://10.0.0.1/a.iso"]);
+  });
 
   test("BMC that never leaves its self-test is reported with its own words, before the deadline [R-780]", async () => {
     await using lab = await redfishLab({ traits: { quirks: ["refused-during-post"] } });
@@ -327,11 +334,24 @@ describe("Redfish inspection of a machine with parts that cannot be read", () =>
     ]);
   });
 
-  test("members that $expand returns without values are read by their links", async () => {
-    const { disks, memoryModules, networkInterfaces, unread } = await inspected({ quirks: ["expand-is-empty"] });
-    expect([disks, memoryModules, unread].map((list) => list?.length)).toEqual([4, 8, undefined]);
-    expect(networkInterfaces?.every(({ mac }) => typeof mac === "string")).toBe(true);
+  test("a drive that answers 200 with an error stands in unread with the reason [R-850]", async () => {
+    const { disks, unread } = await inspected({ quirks: ["drive-is-error"] });
+    expect(disks).toHaveLength(3);
+    expect(unread).toMatchObject([
+      { path: expect.stringMatching(/Disk\.1$/), reason: expect.stringMatching(/Internal/) },
+    ]);
   });
+
+  test.each(["expand-is-empty", "expand-is-status", "expand-is-short", "page-again"] as const)(
+    "BMC with the quirk %s shows each member once, with its values [R-850]",
+    async (quirk) => {
+      const seen = await inspected({ quirks: [quirk], unsupportedQuery: "ignored" });
+      const { disks, memoryModules, networkInterfaces, unread } = seen;
+      expect([disks, memoryModules, unread].map((list) => list?.length)).toEqual([4, 8, undefined]);
+      expect(networkInterfaces?.every(({ mac }) => typeof mac === "string")).toBe(true);
+      expect(disks?.every(({ sizeBytes }) => typeof sizeBytes === "number")).toBe(true);
+    },
+  );
 
   test("a part without any value stands in unread", async () => {
     const { memoryModules, unread, incomplete } = await inspected({ quirks: ["memory-is-empty"] });

@@ -3,7 +3,8 @@
  * `quirks`. A quirk answers in place of the BMC, or changes what a resource shows.
  */
 import type { Bmc } from "./bmc.ts";
-import { ROOT, isBody, objectAt, refuse } from "./resource.ts";
+import { resetSystem } from "./power.ts";
+import { ROOT, action, isBody, messageBody, objectAt, refuse, textAt } from "./resource.ts";
 import type { Answer, Body } from "./resource.ts";
 import type { QuirkName } from "./traits.ts";
 
@@ -19,8 +20,6 @@ export interface QuirkRequest {
 }
 
 interface Quirk {
-  /** How the BMC behaves, for the table of the README. */
-  readonly about: string;
   /** Answers in place of the BMC; a path serves another resource under this one. */
   readonly before?: (request: QuirkRequest) => Answer | { readonly path: string } | undefined;
   /** Changes what a GET shows. */
@@ -32,6 +31,8 @@ const settingsOf = ({ bmc }: QuirkRequest) => `/Systems/${bmc.traits.ids.system}
 const TARGET = "BootSourceOverrideTarget";
 const changesBoot = (request: QuirkRequest) =>
   request.method === "PATCH" && isSystem(request) && "Boot" in request.body;
+const MODE = "BootSourceOverrideMode";
+const resets = ({ method, path }: QuirkRequest) => method === "POST" && path.endsWith("/ComputerSystem.Reset");
 const inserts = ({ method, path }: QuirkRequest) => method === "POST" && path.endsWith("/VirtualMedia.InsertMedia");
 
 /** How often a quirk has acted on this BMC before. */
@@ -42,30 +43,60 @@ function countOf({ bmc: { state } }: QuirkRequest, quirk: string): number {
 }
 
 export const QUIRKS: Readonly<Record<QuirkName, Quirk>> = {
+  /** InsertMedia is refused without TransferProtocolType, then without MediaType; the message names it. */
   "media-needs-parameters": {
-    about: "InsertMedia is refused without TransferProtocolType, then without MediaType; the message names it",
     before: (request) => {
       const lacking = ["TransferProtocolType", "MediaType"].find((name) => !(name in request.body));
       if (!inserts(request) || lacking === undefined) return undefined;
       return refuse(400, "ActionParameterMissing", `The action requires the parameter ${lacking}.`, lacking);
     },
   },
+  /** InsertMedia is refused with any parameter but Image; the message names none. */
   "media-takes-image-only": {
-    about: "InsertMedia is refused with any parameter but Image; the message names none",
     before: (request) =>
       inserts(request) && Object.keys(request.body).length > 1
         ? refuse(400, "GeneralError", "The request is invalid.")
         : undefined,
   },
+  /** InsertMedia is refused without TransferProtocolType, in a text that is not JSON. */
+  "media-refused-in-text": {
+    before: (request) =>
+      inserts(request) && !("TransferProtocolType" in request.body)
+        ? { status: 400, body: "missing mandatory field: TransferProtocolType" }
+        : undefined,
+  },
+  /** InsertMedia is listed and refused; a change of the drive inserts a medium. */
+  "media-by-patch-only": {
+    before: (request) =>
+      inserts(request) ? refuse(400, "ActionNotSupported", "The action is not supported by the resource.") : undefined,
+    after: ({ path }, shown) =>
+      /\/VirtualMedia\/[^/]+$/.test(path)
+        ? { ...shown, Actions: { "#VirtualMedia.InsertMedia": action(path, "VirtualMedia.InsertMedia") } }
+        : shown,
+  },
+  /** The first two changes of the boot source are refused, as the machine is in its self-test. */
   "refused-during-post": {
-    about: "the first two changes of the boot source are refused, as the machine is in its self-test",
     before: (request) =>
       changesBoot(request) && countOf(request, "refused") < 2
         ? refuse(400, "UnableToModifyDuringSystemPOST", "Unable to modify while the system is in POST.")
         : undefined,
   },
+  /** The first two changes of the boot source, and the first two resets, are answered with 425 and nothing else. */
+  "too-early": {
+    before: (request) =>
+      (changesBoot(request) && countOf(request, "boot") < 2) || (resets(request) && countOf(request, "reset") < 2)
+        ? { status: 425 }
+        : undefined,
+  },
+  /** A change of the boot source without a mode is refused; an argument of the message names it. */
+  "mode-required": {
+    before: (request) =>
+      changesBoot(request) && !(MODE in objectAt(request.body, "Boot"))
+        ? refuse(400, "PropertyMissing", "A required property is missing.", MODE)
+        : undefined,
+  },
+  /** The boot source is changed at the settings of the system; the refusal names their path. */
   "boot-at-settings": {
-    about: "the boot source is changed at the settings of the system; the refusal names their path",
     before: (request) => {
       const settings = settingsOf(request);
       if (request.path === settings) return { path: settings.slice(0, -"/SD".length) };
@@ -73,20 +104,27 @@ export const QUIRKS: Readonly<Record<QuirkName, Quirk>> = {
       return changesBoot(request) ? refuse(400, "PropertyNotWritable", text, "Boot") : undefined;
     },
   },
+  /** Only If-Match: * is accepted. */
   "refuses-own-etags": {
-    about: "only If-Match: * is accepted",
     before: ({ method, ifMatch }) =>
       method === "PATCH" && ifMatch !== "*" ? refuse(412, "PreconditionFailed", "The ETag does not match.") : undefined,
   },
+  /** Weak ETags are shown, and accepted without their W/ only. */
   "strong-etags-only": {
-    about: "weak ETags are shown, and accepted without their W/ only",
     before: ({ method, ifMatch }) =>
       method === "PATCH" && !(ifMatch?.startsWith('"') ?? false)
         ? refuse(412, "PreconditionFailed", "The ETag does not match.")
         : undefined,
   },
+  /** Changes and resets need If-Match: *; the refusal is a 400 whose message says so. */
+  "conditions-required": {
+    before: (request) =>
+      (request.method === "PATCH" || resets(request)) && request.ifMatch !== "*"
+        ? refuse(400, "PreconditionRequired", "A precondition header is required to change this resource.")
+        : undefined,
+  },
+  /** A boot source that is set already is refused. */
   "refuses-same-values": {
-    about: "a boot source that is set already is refused",
     before: (request) => {
       const { boot } = request.bmc.state;
       const wanted = objectAt(request.body, "Boot");
@@ -97,20 +135,19 @@ export const QUIRKS: Readonly<Record<QuirkName, Quirk>> = {
         : undefined;
     },
   },
+  /** A change of the boot source that names no mode sets it to Legacy. */
   "mode-resets": {
-    about: "a change of the boot source that names no mode sets it to Legacy",
     before: (request) => {
-      if (changesBoot(request) && !("BootSourceOverrideMode" in objectAt(request.body, "Boot")))
-        request.bmc.state.boot.mode = "Legacy";
+      if (changesBoot(request) && !(MODE in objectAt(request.body, "Boot"))) request.bmc.state.boot.mode = "Legacy";
       return undefined;
     },
   },
+  /** The first change of the boot source is accepted, and not made. */
   "first-boot-change-lost": {
-    about: "the first change of the boot source is accepted, and not made",
     before: (request) => (changesBoot(request) && countOf(request, "lost") === 0 ? { status: 204 } : undefined),
   },
+  /** A change of the BIOS settings that does not name LogicalProc disables it. */
   "bios-side-effect": {
-    about: "a change of the BIOS settings that does not name LogicalProc disables it",
     before: ({ bmc, method, path, body }) => {
       const isSideEffect =
         method === "PATCH" && path.includes("/Bios") && !("LogicalProc" in objectAt(body, "Attributes"));
@@ -118,17 +155,32 @@ export const QUIRKS: Readonly<Record<QuirkName, Quirk>> = {
       return undefined;
     },
   },
+  /** Resets are made, and a gateway answers 502. */
+  "reset-behind-gateway": {
+    before: (request) => {
+      if (!resets(request)) return undefined;
+      resetSystem(request.bmc, textAt(request.body, "ResetType") ?? "");
+      return { status: 502, body: "<html><title>502 Bad Gateway</title></html>" };
+    },
+  },
+  /** The reset type On is listed and refused; ForceOn is accepted. */
+  "reset-type-refused": {
+    before: (request) =>
+      resets(request) && request.body["ResetType"] === "On"
+        ? refuse(400, "ActionParameterValueNotInList", "The value On for ResetType is not supported.", "On")
+        : undefined,
+  },
+  /** A POST is redirected to the same path with a slash at its end. */
   "post-moves": {
-    about: "a POST is redirected to the same path with a slash at its end",
     before: ({ method, url }) =>
       method === "POST" && !url.endsWith("/") ? { status: 308, headers: { Location: `${url}/` } } : undefined,
   },
-  "starts-usb-cd-only": {
-    about: "with the boot source Cd the system starts from its disk; it starts a medium from UsbCd",
-  },
-  "http-boot-uri": { about: "the system starts by HTTP from HttpBootUri only" },
+  /** With the boot source Cd the system starts from its disk; it starts a medium from UsbCd. */
+  "starts-usb-cd-only": {},
+  /** The system starts by HTTP from HttpBootUri only. */
+  "http-boot-uri": {},
+  /** The boot source is changed at the settings of the system, which do not accept UefiHttp. */
   "settings-without-http": {
-    about: "the boot source is changed at the settings of the system, which do not accept UefiHttp",
     before: (request) => {
       if (request.path !== settingsOf(request)) return undefined;
       const isHttp = objectAt(request.body, "Boot")["BootSourceOverrideTarget"] === "UefiHttp";
@@ -143,16 +195,16 @@ export const QUIRKS: Readonly<Record<QuirkName, Quirk>> = {
       return { ...shown, Boot: { ...objectAt(shown, "Boot"), [`${TARGET}@Redfish.AllowableValues`]: targets } };
     },
   },
+  /** The first system is a board of GPUs: it has a reset, and neither boot sources nor a BIOS. */
   "gpu-board": {
-    about: "the first system is a board of GPUs: it has a reset, and neither boot sources nor a BIOS",
     before: ({ path }) =>
       path === GPU_BOARD
         ? { status: 200, body: { "@odata.id": ROOT + GPU_BOARD, Id: "HGX", Name: "GPUs", PowerState: "On", Boot: {} } }
         : undefined,
     after: (request, shown) => withSystem(request, shown, GPU_BOARD),
   },
+  /** A second system, Node.2, can be started too. */
   "two-systems": {
-    about: "a second system, Node.2, can be started too",
     before: ({ bmc, path }) =>
       path.startsWith(NODE_2) ? { path: path.replace(NODE_2, `/Systems/${bmc.traits.ids.system}`) } : undefined,
     after: (request, shown) =>
@@ -160,36 +212,61 @@ export const QUIRKS: Readonly<Record<QuirkName, Quirk>> = {
         ? { ...shown, "@odata.id": ROOT + NODE_2, Id: "Node.2", SerialNumber: "NODE-2", UUID: null }
         : withSystem(request, shown, NODE_2),
   },
+  /** One drive answers 500. */
   "drive-fails": {
-    about: "one drive answers 500",
     before: ({ method, path }) =>
       method === "GET" && /\/Drives\/[^/]*\.1$/.test(path)
         ? refuse(500, "InternalError", "Internal error.")
         : undefined,
   },
-  "expand-is-empty": {
-    about: "the members that $expand returns have null in place of every value",
-    after: ({ url }, shown) =>
-      url.includes("$expand") && Array.isArray(shown["Members"])
-        ? { ...shown, Members: shown["Members"].map((one: unknown) => (isBody(one) ? emptied(one) : one)) }
+  /** One drive answers 200 with an error. */
+  "drive-is-error": {
+    before: ({ bmc: { traits }, method, path }) =>
+      method === "GET" && /\/Drives\/[^/]*\.1$/.test(path)
+        ? { status: 200, body: messageBody(traits, { messageId: "InternalError", message: "Internal error." }) }
+        : undefined,
+  },
+  /** $expand returns the first member only, and counts all. */
+  "expand-is-short": { after: expanded((members) => members.slice(0, 1)) },
+  /** The members that $expand returns have a status and no other value. */
+  "expand-is-status": {
+    after: expanded((members) => members.map((one) => ({ ...emptied(one), Status: one["Status"] }))),
+  },
+  /** Each page links to itself as the next one, by another address. */
+  "page-again": {
+    after: (request, shown) =>
+      Array.isArray(shown["Members"])
+        ? { ...shown, "Members@odata.nextLink": `${ROOT}${request.path}?again=${countOf(request, "again")}` }
         : shown,
   },
+  /** The members that $expand returns have null in place of every value. */
+  "expand-is-empty": { after: expanded((members) => members.map(emptied)) },
+  /** The collection of memory modules has empty pages without end, each with a link to a new one. */
   "pages-without-end": {
-    about: "the collection of memory modules has empty pages without end, each with a link to a new one",
     after: (request, shown) => {
       if (!request.path.endsWith("/Memory")) return shown;
       const next = `${ROOT}${request.path}?$skip=${countOf(request, "pages") + 1}`;
       return { ...shown, Members: [], "Members@odata.nextLink": next };
     },
   },
+  /** The first memory module has null in place of every value. */
   "memory-is-empty": {
-    about: "the first memory module has null in place of every value",
     after: ({ path }, shown) => {
       const isFirst = (one: Body) => /\/Memory\/[^/]*\.1$/.test(String(one["@odata.id"]));
       const members = shown["Members"];
       if (Array.isArray(members))
         return { ...shown, Members: members.map((one: unknown) => (isBody(one) && isFirst(one) ? emptied(one) : one)) };
       return path.includes("/Memory/") && isFirst(shown) ? emptied(shown) : shown;
+    },
+  },
+  /** Names, models and serial numbers have terminal sequences, and marks that are not visible. */
+  "texts-with-escapes": {
+    after: (_request, shown) => {
+      const marked = ["Name", "Model", "SerialNumber", "Manufacturer", "HostName"].flatMap((name) => {
+        const text = textAt(shown, name);
+        return text === null ? [] : [[name, `\u001B[31m${text}\u202E\u200B`] as const];
+      });
+      return { ...shown, ...Object.fromEntries(marked) };
     },
   },
 };
@@ -200,6 +277,16 @@ const NODE_2 = "/Systems/Node.2";
 function withSystem({ path }: QuirkRequest, shown: Body, system: string): Body {
   if (path !== "/Systems" || !Array.isArray(shown["Members"])) return shown;
   return { ...shown, Members: [{ "@odata.id": ROOT + system }, ...(shown["Members"] as readonly Body[])] };
+}
+
+/** Changes the members that $expand returns. */
+function expanded(change: (members: readonly Body[]) => readonly Body[]): NonNullable<Quirk["after"]> {
+  return ({ url }, shown) => {
+    const members = shown["Members"];
+    return url.includes("$expand") && Array.isArray(members)
+      ? { ...shown, Members: change(members.filter(isBody)) }
+      : shown;
+  };
 }
 
 function emptied(body: Body): Body {

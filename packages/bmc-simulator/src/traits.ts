@@ -24,14 +24,21 @@ export interface MediaSlot {
 export type QuirkName =
   | "media-needs-parameters"
   | "media-takes-image-only"
+  | "media-refused-in-text"
+  | "media-by-patch-only"
   | "refused-during-post"
+  | "too-early"
+  | "mode-required"
   | "boot-at-settings"
   | "refuses-own-etags"
   | "strong-etags-only"
+  | "conditions-required"
   | "refuses-same-values"
   | "mode-resets"
   | "first-boot-change-lost"
   | "bios-side-effect"
+  | "reset-behind-gateway"
+  | "reset-type-refused"
   | "post-moves"
   | "starts-usb-cd-only"
   | "http-boot-uri"
@@ -39,9 +46,14 @@ export type QuirkName =
   | "gpu-board"
   | "two-systems"
   | "drive-fails"
+  | "drive-is-error"
   | "expand-is-empty"
+  | "expand-is-short"
+  | "expand-is-status"
+  | "page-again"
   | "pages-without-end"
-  | "memory-is-empty";
+  | "memory-is-empty"
+  | "texts-with-escapes";
 
 export interface Traits {
   /** `Vendor` in the service root, null if it is missing. */
@@ -114,7 +126,13 @@ export interface Traits {
     /** Path of HttpPushUri, null without one. */
     readonly push: string | null;
     /** How the answer to an update names its task. */
-    readonly taskIn: "location-of-task" | "location-of-monitor" | "location-of-job" | "body";
+    readonly taskIn:
+      | "location-of-task"
+      | "location-of-monitor"
+      | "location-of-job"
+      | "body"
+      | "body-of-200"
+      | "message";
     /** A new BIOS version runs only after the next reset of the system. */
     readonly biosAtReset: boolean;
   };

@@ -133,7 +133,7 @@ async function begin(
       return waitFor({ tasks, left: changes.slice(index).map((one) => one.name) });
     }
     call.log(`${name} ${happens}.`);
-    if (outcome.status === 202) tasks[name] = outcome.tasks;
+    if (outcome.isRunning) tasks[name] = outcome.tasks;
   }
   return waitFor({ tasks });
 }

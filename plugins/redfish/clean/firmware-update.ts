@@ -122,7 +122,7 @@ async function begin(
   });
   call.log(`The update of ${found.name} (${found.version ?? "unknown version"}) has begun.`);
   const task = sent?.tasks ?? [];
-  const end = sent && sent.status !== 202 ? "ANSWER" : null;
+  const end = sent && !sent.isRunning ? "ANSWER" : null;
   return wait({ index, state: "SENT", before: found.version, task, end, checks: 0, updated });
 }
 

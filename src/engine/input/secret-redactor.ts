@@ -22,7 +22,7 @@ export function withSecrets(redactor: Redactor, secrets: readonly string[]): Red
 }
 
 export function createRedactor(secrets: readonly string[]): Redactor {
-  let known = secrets;
+  const known = new Set(secrets);
   let mask = createMask(known);
   const text = (given: string) => mask.all(plainText(given)).replaceAll(SESSION, "$1***");
   const json = (value: StoredJson): StoredJson => {
@@ -33,8 +33,7 @@ export function createRedactor(secrets: readonly string[]): Redactor {
     return value;
   };
   const hide = (more: readonly string[]) => {
-    known = [...new Set([...known, ...more])];
-    mask = createMask(known);
+    mask = createMask(more.reduce((all, one) => all.add(one), known));
   };
   return { text, json, hide };
 }

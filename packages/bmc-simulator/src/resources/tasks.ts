@@ -1,6 +1,6 @@
 /** TaskService and JobService, and answers that name a task. */
 import type { Bmc } from "../bmc.ts";
-import { ENABLED, ROOT, collection, link, notFound, resource } from "../resource.ts";
+import { ENABLED, ROOT, collection, link, messageBody, notFound, resource } from "../resource.ts";
 import type { Answer, Body, Call, Route } from "../resource.ts";
 import { hasEnded } from "../tasks.ts";
 import type { Task } from "../tasks.ts";
@@ -66,6 +66,12 @@ export function taskAnswer(bmc: Bmc, id: string): Answer {
       return { status: 202, headers: { Location: `${ROOT}${JOBS}/${id}` } };
     case "body":
       return { status: 202, body };
+    case "body-of-200":
+      return { status: 200, body };
+    case "message": {
+      const message = `The request is accepted. See ${ROOT}${TASKS}/${id} for its progress.`;
+      return { status: 200, body: messageBody(bmc.traits, { messageId: "Success", message }) };
+    }
   }
 }
 
