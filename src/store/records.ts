@@ -143,6 +143,8 @@ export interface VerbOptions {
     /** Absent: as the settings of the node or the machine decide. */
     readonly mode?: BootModeName;
   };
+  /** For POWER with `force`: the runs of other work that were given the change. */
+  readonly givenTo?: readonly { readonly nodeId: string; readonly nodeName: string; readonly id: string }[] | undefined;
   /** For SOFT_OFF and SOFT_REBOOT: time before the power is switched off hard. */
   readonly softTimeoutSeconds?: number;
   /** Steps in place of the automatic ones in the verb's own phase (clean or deploy). */

@@ -71,7 +71,7 @@ const reports = (node: TestNode) =>
   ostler.engine.receiveCallback((paths.get(node.name) ?? "").split("/").at(-1) ?? "", { up: true });
 
 describe("setPower with force, while a step waits", () => {
-  test("changes the power, is an event of the node, and leaves the wait and its callback as they are [R-814]", async () => {
+  test("changes the power, is an event of the node, and leaves the wait and its callback as they are; a repeated request has the same results [R-814]", async () => {
     const { node, id } = await waitingNode();
     const before = await runOf(id, node);
     const { results, refusals, operationId } = await force(node, { idempotencyKey: node.name });
@@ -84,7 +84,9 @@ describe("setPower with force, while a step waits", () => {
       { fromState: "DEPLOY_WAIT", toState: "DEPLOY_WAIT", actor: ALICE.actor, reason: "hangs", step: "power.reboot" },
     ]);
     // A repeated request is the same one.
-    expect(await force(node, { idempotencyKey: node.name })).toMatchObject({ operationId, replayed: true });
+    const repeated = await force(node, { idempotencyKey: node.name });
+    expect(repeated).toMatchObject({ operationId, replayed: true });
+    expect(repeated.results).toMatchObject([{ nodeId: node.id, accepted: true, runId: results[0]?.runId }]);
     expect(await reports(node)).toBe("TAKEN");
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect([calls.get(node.name), entries.get(node.name)]).toEqual([["REBOOT"], [null, { up: true }]]);

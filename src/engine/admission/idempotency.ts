@@ -55,7 +55,10 @@ export async function replayOf(
     const all = operation.batch === null ? [operation] : await operationsOfBatch(reader, operation.batch);
     const results: NodeAnswer[] = [];
     for (const one of all)
-      for (const { nodeName, nodeId, id } of await runsOfOperation(reader, one.id, "WORK"))
+      for (const { nodeName, nodeId, id } of [
+        ...(await runsOfOperation(reader, one.id, "WORK")),
+        ...(one.options.givenTo ?? []),
+      ])
         results.push(acceptedNode(nodeName, nodeId, id));
     return { ...answeredOperations(idsOf(all)), results, refusals: [], replayed: true };
   }

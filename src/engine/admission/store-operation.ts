@@ -85,10 +85,13 @@ export async function storeOperations(
 }
 
 function operationRow(
-  { caller, terms, inputHash, submission, installed, onFailure, selection, batch }: AdmittedPart,
+  { caller, terms, inputHash, submission, installed, onFailure, selection, admitted, batch }: AdmittedPart,
   id: string,
   { waves, runs }: Pick<NewWork, "waves" | "runs">,
 ): NewOperation {
+  const givenTo = admitted.flatMap(({ node, waiting }) =>
+    waiting ? [{ nodeId: node.id, nodeName: node.name, id: waiting.run.id }] : [],
+  );
   return {
     id,
     kind: submission.kind,
@@ -101,7 +104,12 @@ function operationRow(
     batch,
     idempotencyKey: terms.idempotencyKey ?? null,
     inputHash,
-    options: { ...submission.options, ...(terms.powerOnFailure && { powerOnFailure: terms.powerOnFailure }) },
+    options: {
+      ...submission.options,
+      ...(terms.powerOnFailure && { powerOnFailure: terms.powerOnFailure }),
+      // Not those of an earlier request that this one restarts.
+      givenTo: givenTo.length > 0 ? givenTo : undefined,
+    },
     onFailure,
     waves,
     waveState: waves && "RUNNING",
