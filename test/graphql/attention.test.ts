@@ -142,9 +142,9 @@ describe("attention", () => {
     expect(await follow(groups[0] as Group)).toEqual([]);
   });
 
-  test("the release of all holds of a group within a filter was missing: it reaches them, and no other node [R-644]", async () => {
+  test("the release of all holds of a group within a filter reached those of other operations there [R-644]", async () => {
     const [names, others] = [await onHold(3), await onHold(1)];
-    const { groups } = await attention({ ...of(names), nodesMax: 1 });
+    const { groups } = await attention({ ...of([...names, ...others]), nodesMax: 1 });
     expect(groups[0]?.suggestion?.inputForAll).toMatchObject({ work: { filter: { states: ["CLEAN_HOLD"] } } });
     expect(await follow(groups[0] as Group, true)).toEqual([]);
     expect((await attention(of(names))).groupCount).toBe(0);

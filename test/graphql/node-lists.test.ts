@@ -301,8 +301,8 @@ describe("a filter", () => {
     expect(await found({ changedSince: "2999-01-01T00:00:00Z" })).toEqual([]);
   });
 
-  test.each([{ serial: "S-1" }, { or: [{ not: { inventory: { path: "a", eq: "b" } } }] }])(
-    "a stream with the filter %j is refused, because it cannot decide by inventories",
+  test.each([{ serial: "S-1" }, { operationId: "x" }, { or: [{ not: { inventory: { path: "a", eq: "b" } } }] }])(
+    "a stream with the filter %j is refused, because it cannot decide by inventories and runs",
     async (filter) => {
       const client = ostler.client();
       const results = client.iterate({
@@ -310,7 +310,7 @@ describe("a filter", () => {
         variables: { filter },
       });
       const { value } = await results.next();
-      expect(JSON.stringify(value)).toMatch(/A stream cannot filter by `(serial|inventory)`/);
+      expect(JSON.stringify(value)).toMatch(/A stream cannot filter by `(serial|inventory|operationId)`/);
       await client.dispose();
     },
   );

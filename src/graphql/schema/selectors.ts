@@ -71,6 +71,7 @@ interface ConvertedConditions {
   presences?: NodeRow["presence"][] | null | undefined;
   cluster?: ClusterRefShape | null | undefined;
   inventory?: typeof InventoryFilterInput.$inferInput | null | undefined;
+  operationId?: string | null | undefined;
   labels?: LabelShape[] | null | undefined;
   or?: NodeFilterShape[] | null | undefined;
   not?: NodeFilterShape | null | undefined;
@@ -139,6 +140,9 @@ NodeFilterInput.implement({
     inventory: t.field({
       type: InventoryFilterInput,
       description: "With this value in the newest inventory. Slow in large fleets. Not in streams.",
+    }),
+    operationId: t.id({
+      description: "In unfinished work of this operation: global ID or UUID. Not in streams.",
     }),
     errorCodes: t.field({
       type: [ErrorCodeEnum],
@@ -237,7 +241,7 @@ export function nodeFilter(filter: NodeFilterShape | null | undefined): NodeFilt
   if (!filter) return undefined;
   const alternatives = alternativesOf(filter);
   if (alternatives > LIMITS.alternatives) throw beyond("alternatives", { requested: alternatives });
-  const { ids, name, presences, cluster, inventory, labels, or, not, ...plain } = filter;
+  const { ids, name, presences, cluster, inventory, operationId, labels, or, not, ...plain } = filter;
   const chosen = cluster ? clusterChoice(cluster) : undefined;
   return {
     ...givenMembers(plain),
@@ -246,6 +250,7 @@ export function nodeFilter(filter: NodeFilterShape | null | undefined): NodeFilt
     presence: given(presences),
     clusterId: chosen && "id" in chosen ? uuidOrNone(chosen.id) : undefined,
     clusterName: chosen && "name" in chosen ? chosen.name : undefined,
+    operationId: operationId ? uuidOrNone(keyOf("Operation", operationId)) : undefined,
     inventory: inventory ? { path: inventory.path.split("."), eq: inventory.eq } : undefined,
     labels: labelsOf(labels),
     or: or?.map((one) => nodeFilter(one) ?? {}),
@@ -265,7 +270,7 @@ export function streamFilter(filter: NodeFilterShape | null | undefined): NodeFi
   const stray = filter && databaseConditionIn(filter);
   if (stray)
     throw badInput(
-      `A stream cannot filter by \`${stray}\`, because it does not read inventories. Read the nodes with a query, and filter the stream by \`ids\`.`,
+      `A stream cannot filter by \`${stray}\`, because only the database can decide it. Read the nodes with a query, and filter the stream by \`ids\`.`,
     );
   return nodeFilter(filter);
 }

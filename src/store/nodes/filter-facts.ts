@@ -34,6 +34,7 @@ const FACTS: { readonly [Field in Exclude<keyof NodeFilter, Composed>]-?: readon
   changedSince: [],
   serial: [],
   inventory: [],
+  operationId: [],
 };
 const FIELDS = Object.keys(FACTS) as (keyof typeof FACTS)[];
 

@@ -13,7 +13,7 @@ import type { StringTest } from "../names.ts";
 import type { NodeFacts } from "./node-facts.ts";
 import { FILTERED_COLUMNS, HAS_POWER_DRIFT, declared, hasPowerDrift } from "./node-fields.ts";
 import type { FilteredColumn, NodeRow } from "./node-fields.ts";
-import { clusters, inventories, nodeMacs, nodes } from "../tables.ts";
+import { clusters, inventories, nodeMacs, nodes, runs } from "../tables.ts";
 
 /** A test of the newest inventory of a node. */
 export interface InventoryTest {
@@ -23,8 +23,12 @@ export interface InventoryTest {
   readonly eq: string;
 }
 
-/** Conditions that only the database can decide: streams decide by the row of a node, without its inventory. */
-export const DATABASE_CONDITIONS = ["serial", "inventory"] as const satisfies readonly (keyof NodeFilter)[];
+/** Conditions that only the database can decide: streams decide by the row of a node, without inventory and runs. */
+export const DATABASE_CONDITIONS = [
+  "serial",
+  "inventory",
+  "operationId",
+] as const satisfies readonly (keyof NodeFilter)[];
 
 type DeclaredConditions = { readonly [Name in FilteredColumn]?: NonNullable<NodeRow[Name]> | undefined };
 
@@ -53,6 +57,8 @@ export interface NodeFilter extends DeclaredConditions {
   /** A text `serial` in the newest inventory. */
   readonly serial?: string | undefined;
   readonly inventory?: InventoryTest | undefined;
+  /** In unfinished work of this operation. */
+  readonly operationId?: string | undefined;
   /** Codes of the last error. */
   readonly errorCodes?: readonly string[] | undefined;
   /** Changed at this time or later. */
@@ -135,7 +141,7 @@ function inventoryIs({ path, eq: value }: InventoryTest): SQL {
 }
 
 function inDatabaseOnly(): never {
-  throw new Error("Inventories are not among the facts of a node: decide this condition in SQL.");
+  throw new Error("Inventories and runs are not among the facts of a node: decide this condition in SQL.");
 }
 
 const NAME: Condition<StringTest> = {
@@ -201,6 +207,11 @@ const CONDITIONS: { readonly [Field in keyof FilterValues]: Condition<FilterValu
   },
   serial: { sql: (serial) => inventoryIs({ path: ["serial"], eq: serial }), test: inDatabaseOnly },
   inventory: { sql: inventoryIs, test: inDatabaseOnly },
+  operationId: {
+    sql: (id) =>
+      sql`exists (select from ${runs} where ${runs.nodeId} = ${nodes.id} and ${runs.finishedAt} is null and ${runs.operationId} = ${id})`,
+    test: inDatabaseOnly,
+  },
   labelKeys: {
     sql: (keys) =>
       keys.length === 0 ? sql`false` : sql`jsonb_exists_all(${nodes.labels}, ${textArray(keys)}::text[])`,

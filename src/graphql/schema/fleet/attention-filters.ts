@@ -23,7 +23,7 @@ export function inputForAll(input: Input, group: AttentionGroup, chosen: NodeFil
   return { ...input, [subject]: { filter } };
 }
 
-function filterOf({ kind, state, code, driver, detail }: AttentionGroup): JsonObject | null {
+function filterOf({ kind, state, code, driver, detail, operationId }: AttentionGroup): JsonObject | null {
   const ofDriver = driver === null ? {} : { driver };
   switch (kind) {
     case "FAILED":
@@ -39,7 +39,9 @@ function filterOf({ kind, state, code, driver, detail }: AttentionGroup): JsonOb
     case "FAULT":
       return { faulty: true, ...ofDriver };
     case "ON_HOLD":
-      return state !== null && kindOf(state) === "hold" ? { states: [state] } : null;
+      return state !== null && kindOf(state) === "hold" && operationId !== null
+        ? { states: [state], operationId: globalId("Operation", operationId) }
+        : null;
     case "IDENTITY_CONFLICT":
     case "STUCK":
     case "WAITING":

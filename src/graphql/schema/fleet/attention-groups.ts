@@ -73,7 +73,7 @@ const SuggestionRef = builder.objectRef<ShownSuggestion>("AttentionSuggestion").
       type: "JSON",
       nullable: true,
       description:
-        "The same for all nodes of the group, by a filter that includes the `filter` of the request; for a hold without such a filter, by its operation. It also reaches nodes that match later, those of the same cause at another step, for FAULT those with another fault, and for a hold within a filter those that other operations hold. Null if no filter selects the nodes.",
+        "The same for all nodes of the group, by a filter that includes the `filter` of the request; for a hold without such a filter, by its operation. It also reaches nodes that match later, those of the same cause at another step, and for FAULT those with another fault. Null if no filter selects the nodes.",
     }),
   }),
 });
