@@ -191,7 +191,7 @@ describe("log of a run", () => {
   test("log of a run can be read while the step runs", async () => {
     const { node, id } = await begun("talking");
     await gates.talking.arrivals();
-    await eventually("the line is stored", async () => (await logOf(id, node)).length === 1, 3_000);
+    await eventually("the line is stored", async () => (await logOf(id, node)).length === 1);
     expect((await ostler.run(id, node)).state).toBe("RUNNING");
     gates.talking.open();
     await ostler.operationEnds(id);
@@ -316,7 +316,7 @@ describe("progress of a step", () => {
   test("progress of a step shows the last value, though it came too fast", async () => {
     const { node, id } = await begun("reporting");
     await gates.reporting.arrivals();
-    await eventually("the newest is stored", async () => (await attempt(id, node))?.progressPercent === 90, 3_000);
+    await eventually("the newest is stored", async () => (await attempt(id, node))?.progressPercent === 90);
     expect((await attempt(id, node))?.progressMessage).toBe("nearly");
     gates.reporting.open();
     await ostler.operationEnds(id);

@@ -208,7 +208,7 @@ describe("shared result", () => {
       await items.return?.();
       return value.nodeTransitions.node?.labels.length;
     };
-    await eventually("a new subscriber receives the label", async () => (await labels()) === 1, 2_000);
+    await eventually("a new subscriber receives the label", async () => (await labels()) === 1);
   });
 
   test("a shared result with an error is masked for each subscriber and has no cause", async () => {

@@ -293,7 +293,7 @@ describe.each(WAYS)("runLog over $over", ({ way }) => {
     await items.next();
     expect(ostler.listeners()).toBe(1);
     await items.return?.();
-    await eventually("no stream is subscribed", () => ostler.listeners() === 0, 3_000);
+    await eventually("no stream is subscribed", () => ostler.listeners() === 0);
     gate.open();
     await ostler.operationEnds(uuid);
   });

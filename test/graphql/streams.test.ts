@@ -252,7 +252,7 @@ describe.each(WAYS)("nodeTransitions over $over", ({ way }) => {
     for (const stream of streams) await stream.next();
     expect(ostler.listeners()).toBe(10);
     for (const stream of streams) await stream.return?.();
-    await eventually("no stream is subscribed", () => ostler.listeners() === 0, 2_000);
+    await eventually("no stream is subscribed", () => ostler.listeners() === 0);
   });
 });
 

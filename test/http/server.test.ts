@@ -668,7 +668,7 @@ describe("shutdown of the service", () => {
     await ending.query("{ viewer { subject } }");
     const began = Date.now();
     await ending.close();
-    expect(Date.now() - began).toBeLessThan(4_000);
+    expect(Date.now() - began).toBeLessThan(15_000);
     expect(await closing).toBe(1001);
     silent.destroy();
   });
@@ -679,7 +679,7 @@ describe("shutdown of the service", () => {
     await kept.answered;
     const began = Date.now();
     await Promise.all([ending.close(), kept.closed]);
-    expect(Date.now() - began).toBeLessThan(4_000);
+    expect(Date.now() - began).toBeLessThan(15_000);
   });
 
   test("shutdown of the service closes a client that does not answer the close", async () => {
@@ -689,7 +689,7 @@ describe("shutdown of the service", () => {
     socket.pause();
     const began = Date.now();
     await ending.close();
-    expect(Date.now() - began).toBeLessThan(4_000);
+    expect(Date.now() - began).toBeLessThan(15_000);
     socket.terminate();
   });
 });

@@ -435,8 +435,8 @@ describe("failure of ipmitool", () => {
 });
 
 describe("IPMI presence check", () => {
-  const ask = (port: number, signal = new AbortController().signal) =>
-    bmcAnswers({ address: "127.0.0.1", port, milliseconds: 700, signal });
+  const ask = (port: number, { milliseconds = 60_000, signal = new AbortController().signal } = {}) =>
+    bmcAnswers({ address: "127.0.0.1", port, milliseconds, signal });
 
   test("IPMI presence check finds a BMC that answers", async () => {
     await using bmc = await listener(Buffer.from("0600ff0700000000000000000010811c63200038000184040300", "hex"));
@@ -451,24 +451,20 @@ describe("IPMI presence check", () => {
   test("IPMI presence check of a silent BMC ends after the given time and two requests", async () => {
     await using mute = await listener(undefined);
     const began = Date.now();
-    expect(await ask(mute.port)).toBe(false);
-    expect(Date.now() - began).toBeGreaterThanOrEqual(650);
+    expect(await ask(mute.port, { milliseconds: 950 })).toBe(false);
+    expect(Date.now() - began).toBeGreaterThanOrEqual(900);
     expect(mute.questions()).toBe(2);
   });
 
   test("IPMI presence check of a closed port ends at once", async () => {
     const closed = await listener(undefined);
     await closed[Symbol.asyncDispose]();
-    const began = Date.now();
     expect(await ask(closed.port)).toBe(false);
-    expect(Date.now() - began).toBeLessThan(650);
   });
 
   test("IPMI presence check ends with the signal", async () => {
     await using mute = await listener(undefined);
-    const began = Date.now();
-    expect(await ask(mute.port, AbortSignal.timeout(50))).toBe(false);
-    expect(Date.now() - began).toBeLessThan(650);
+    expect(await ask(mute.port, { signal: AbortSignal.timeout(50) })).toBe(false);
   });
 });
 
