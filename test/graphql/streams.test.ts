@@ -280,11 +280,13 @@ describe("stalled client", () => {
   /** Each item is so large that the buffers between server and client cannot hold all of them. */
   const HEAVY =
     "subscription Heavy { nodeTransitions { ... on Transition { cursor node { cluster { variables } } } } }";
-  const TRANSITIONS = 900;
+  const NODES = 30;
+  /** A registration, and those of a commission. */
+  const TRANSITIONS = 9 * NODES;
 
   async function heavyService() {
     const heavy = await serviceUnderTest();
-    const names = await heavy.register(100);
+    const names = await heavy.register(NODES);
     await heavy.query(
       "mutation Create($input: CreateClusterInput!) { createCluster(input: $input) { errors { message } } }",
       { input: { name: "heavy", variables: { ballast: "x".repeat(60_000) }, nodes: { names } } },
@@ -297,7 +299,7 @@ describe("stalled client", () => {
     const recent = vi.spyOn(heavy.tail, "recent");
     return () =>
       recent.mock.results.reduce((sum, { value }) => sum + ((value as readonly unknown[] | null)?.length ?? 0), 0) -
-      (TRANSITIONS - 100);
+      (TRANSITIONS - NODES);
   }
 
   async function anotherClientReceivesAll(heavy: ServiceUnderTest, names: readonly string[]): Promise<void> {
@@ -305,7 +307,7 @@ describe("stalled client", () => {
     await other.next();
     const seen = takeUntil(other, ({ cursor }) => positionIn(cursor) === TRANSITIONS);
     await heavy.commission(names);
-    expect(cursorsOf(await seen)).toEqual(range(101, TRANSITIONS));
+    expect(cursorsOf(await seen)).toEqual(range(NODES + 1, TRANSITIONS));
     await other.return?.();
   }
 
@@ -332,10 +334,10 @@ describe("stalled client", () => {
     await begun.promise;
     socket.pause();
     await anotherClientReceivesAll(heavy, names);
-    expect(ahead()).toBeLessThan(500);
+    expect(ahead()).toBeLessThan(200);
     socket.resume();
     await eventually("the client has received everything", () => seen.at(-1) === TRANSITIONS);
-    expect(seen).toEqual(range(101, TRANSITIONS));
+    expect(seen).toEqual(range(NODES + 1, TRANSITIONS));
     socket.terminate();
     await eventually("no stream is subscribed", () => heavy.listeners() === 0);
   }, 60_000);
@@ -354,7 +356,7 @@ describe("stalled client", () => {
     socket.pause();
     await eventually("the stream has begun", () => heavy.listeners() === 1);
     await anotherClientReceivesAll(heavy, names);
-    expect(ahead()).toBeLessThan(500);
+    expect(ahead()).toBeLessThan(200);
     socket.destroy();
     await eventually("no stream is subscribed", () => heavy.listeners() === 0);
   }, 60_000);
