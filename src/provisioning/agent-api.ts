@@ -5,7 +5,8 @@ import { sendJson } from "../http/graphql/respond.ts";
 import type { Observer } from "../observer.ts";
 import { parseReport } from "../runtime/exact-json.ts";
 import { bearerOf, reportOf, resultOf, storableJson } from "./agent-messages.ts";
-import { addressOf, readJson, readText, refuse, refuseBearer, refuseUnknown } from "./guard.ts";
+import { readJson, readText, refuse, refuseBearer, refuseUnknown } from "./guard.ts";
+import { addressOf } from "../runtime/ip-addresses.ts";
 import type { Guard } from "./guard.ts";
 
 const POLL_BYTES_MAX = 64 * 1024;

@@ -8,8 +8,9 @@ import { readBody, refuseBody, sendJson } from "../http/graphql/respond.ts";
 import { createSlots } from "../runtime/concurrency.ts";
 import { parseReport } from "../runtime/exact-json.ts";
 import { createRejectionLimit } from "../runtime/rejection-limit.ts";
-import { createFairPlaces } from "./fair-places.ts";
-import type { FairPlaces } from "./fair-places.ts";
+import { admit, createFairPlaces } from "../runtime/fair-places.ts";
+import type { FairPlaces } from "../runtime/fair-places.ts";
+import { addressOf } from "../runtime/ip-addresses.ts";
 
 /** Maximum wait of a request that uses the database, in milliseconds. */
 const WAIT_MS = 5_000;
@@ -43,8 +44,8 @@ export function createGuard(given: Partial<GuardLimits> = {}) {
   const open = createRejectionLimit(limits.openBurst, limits.openPerSecond);
   const { downloadsMax: most, downloadsPerAddressMax: perAddress } = limits;
   const connections = createFairPlaces(limits.connectionsMax);
-  const downloads = createFairPlaces(most, perAddress);
-  const uploads = createFairPlaces(most, perAddress);
+  const downloads = createFairPlaces(most, { perAddress });
+  const uploads = createFairPlaces(most, { perAddress });
   const start = (places: FairPlaces, request: IncomingMessage, response: ServerResponse) => {
     const end = places.take(addressOf(request.socket), () => request.socket.destroy());
     if (!end) refuse(request, response, 503, "Too many transfers are running");
@@ -53,11 +54,7 @@ export function createGuard(given: Partial<GuardLimits> = {}) {
 
   return {
     /** Gives a connection its place, or ends it. */
-    admit(socket: Socket): void {
-      const leave = connections.take(addressOf(socket), () => socket.destroy());
-      if (leave) socket.once("close", leave);
-      else socket.destroy();
-    },
+    admit: (socket: Socket) => void admit(connections, socket),
     /** Whether a request with a secret may be tried; answers it otherwise. */
     mayTry(request: IncomingMessage, response: ServerResponse): boolean {
       if (rejections.mayTry(addressOf(request.socket))) return true;
@@ -99,11 +96,6 @@ export function createGuard(given: Partial<GuardLimits> = {}) {
     /** Counts the reading of a large body until the result is called; null if the request was refused. */
     startUpload: (request: IncomingMessage, response: ServerResponse) => start(uploads, request, response),
   };
-}
-
-/** The address of a client; IPv4 addresses without the prefix that a socket for both kinds adds. */
-export function addressOf({ remoteAddress = "" }: Pick<Socket, "remoteAddress">): string {
-  return remoteAddress.replace(/^::ffff:(?=\d+\.)/, "");
 }
 
 /** The JSON value of a body, if it has at most `bytesMax`; undefined if the request was refused. */

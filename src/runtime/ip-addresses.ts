@@ -1,5 +1,11 @@
 /** Numeric values and canonical texts of IP addresses, and the IPv4 addresses that IPv6 addresses embed. */
 import { isIPv6 } from "node:net";
+import type { Socket } from "node:net";
+
+/** The address of a client; IPv4 addresses without the prefix that a socket for both kinds adds. */
+export function addressOf({ remoteAddress = "" }: Pick<Socket, "remoteAddress">): string {
+  return remoteAddress.replace(/^::ffff:(?=\d+\.)/, "");
+}
 
 /** The value of a valid IPv4 address. */
 export function valueOfIPv4(text: string): bigint {

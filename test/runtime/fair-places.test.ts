@@ -1,6 +1,6 @@
 /** The sharing of places by addresses that tests cannot connect from: those of IPv6. */
 import { expect, test } from "vitest";
-import { createFairPlaces } from "../../src/provisioning/fair-places.ts";
+import { createFairPlaces } from "../../src/runtime/fair-places.ts";
 
 const MOST = 8;
 

@@ -1,10 +1,12 @@
 /**
  * A limited number of places that networks, and the addresses in them, share. When all are taken, a newcomer takes the
  * newest place of the network that has most, or else of the address in its own that has most, as long as that has more
- * than the newcomer would: no address can shut out another one.
+ * than the newcomer would: no address can shut out another one. Of what is over in a moment, the oldest is what hangs:
+ * then it takes the oldest place, also its own.
  */
 import { isIPv6 } from "node:net";
-import { valueOfIPv6 } from "../runtime/ip-addresses.ts";
+import type { Socket } from "node:net";
+import { addressOf, valueOfIPv6 } from "./ip-addresses.ts";
 
 export interface FairPlaces {
   /**
@@ -20,8 +22,18 @@ interface Network {
   readonly addresses: Map<string, Set<() => void>>;
 }
 
-/** `most`: places in all; `perAddress`: of one address. */
-export function createFairPlaces(most: number, perAddress = most): FairPlaces {
+interface FairPlacesOptions {
+  /** Places of one address; by default all. */
+  readonly perAddress?: number;
+  /** The place of an address that a newcomer takes. */
+  readonly taken?: "NEWEST" | "OLDEST";
+}
+
+/** `most`: places in all. */
+export function createFairPlaces(
+  most: number,
+  { perAddress = Infinity, taken = "NEWEST" }: FairPlacesOptions = {},
+): FairPlaces {
   const networks = new Map<string, Network>();
   let count = 0;
 
@@ -38,16 +50,17 @@ export function createFairPlaces(most: number, perAddress = most): FairPlaces {
 
   /** Frees a place for an address of a network that has `mine` places; false if no other has enough more. */
   function makeRoom(network: Network, mine: number): boolean {
+    const isOldest = taken === "OLDEST";
     const fullest = [...networks.values()].reduce((one, other) => (other.count > one.count ? other : one));
-    const from = fullest.count > network.count + 1 ? fullest : network;
+    const from = fullest.count > network.count + (isOldest ? 0 : 1) ? fullest : network;
     const [address, places] = [...from.addresses].reduce(
       (one, other) => (other[1].size > one[1].size ? other : one),
       ["", new Set<() => void>()],
     );
-    const newest = [...places].at(-1);
-    if (newest === undefined || (from === network && places.size <= mine + 1)) return false;
-    giveBack(address, newest);
-    newest();
+    const place = [...places].at(isOldest ? 0 : -1);
+    if (place === undefined || (from === network && !isOldest && places.size <= mine + 1)) return false;
+    giveBack(address, place);
+    place();
     return true;
   }
 
@@ -66,6 +79,14 @@ export function createFairPlaces(most: number, perAddress = most): FairPlaces {
       return () => giveBack(address, place);
     },
   };
+}
+
+/** Gives a connection a place until it is closed, or until the result is called; ends it if there is none. */
+export function admit(places: FairPlaces, socket: Socket): () => void {
+  const leave = places.take(addressOf(socket), () => socket.destroy());
+  if (leave) socket.once("close", leave);
+  else socket.destroy();
+  return leave ?? (() => {});
 }
 
 /** One host can have every IPv6 address of a network of 64 bits. An IPv4 address is its own network. */
