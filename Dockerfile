@@ -36,5 +36,5 @@ ENV OSTLER_HOST=0.0.0.0 OSTLER_DATA=/var/lib/ostler OSTLER_LOG_FORMAT=json
 EXPOSE 4000 4010
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s \
-    CMD ["node", "-e", "fetch('http://127.0.0.1:4000/readyz').then((r) => process.exit(r.ok ? 0 : 1), () => process.exit(1))"]
+    CMD ["node", "-e", "const http = process.env.OSTLER_TLS_CERT ? 'https' : 'http'; require(http).get(http + '://127.0.0.1:4000/readyz', { rejectUnauthorized: false }, (r) => process.exit(r.statusCode === 200 ? 0 : 1)).on('error', () => process.exit(1))"]
 ENTRYPOINT ["node", "--max-semi-space-size=16", "src/main.ts"]

@@ -9,6 +9,7 @@ import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { Config } from "./config/config.ts";
 import { configForLog } from "./config/config.ts";
+import { isLoopback } from "./config/values.ts";
 import { registerDemonstrationFleet } from "./startup/demonstration-fleet.ts";
 import { createPool } from "./drivers/isolation/pool.ts";
 import { findWorkerUser } from "./drivers/isolation/worker-user.ts";
@@ -22,6 +23,7 @@ import { createTail } from "./feed/log/tail.ts";
 import { buildSchema, hashOfSchema, schemaText } from "./graphql/schema/schema.ts";
 import { startHealthServer } from "./http/health.ts";
 import type { HealthServer } from "./http/health.ts";
+import { readCertificate } from "./http/port/certificate.ts";
 import { checkPort } from "./http/port/listen.ts";
 import type { Log } from "./log.ts";
 import { createAgentMedia } from "./provisioning/agent-media.ts";
@@ -44,7 +46,7 @@ import { createTelemetry } from "./telemetry/telemetry.ts";
 import type { Scrape } from "./telemetry/telemetry.ts";
 
 export interface Service extends AsyncDisposable {
-  /** Base URL, as http://host:port. */
+  /** Base URL, as http://host:port, or https. */
   readonly url: string;
   readonly engine: Engine;
 }
@@ -61,6 +63,8 @@ const GIVE_UP_MS = 6_500;
 
 export async function startService(config: Config, log: Log): Promise<Service> {
   log.info({ version: VERSION, config: configForLog(config) }, "starting");
+  if (config.tls) await readCertificate(config.tls);
+  warnOfClearText(config, log);
   await checkPort(config.port, config.host);
   if (listensToMachines(config)) await checkPort(config.provisionPort, config.provisionHost, PROVISION_SETTING);
   await using parts = new AsyncDisposableStack();
@@ -97,6 +101,13 @@ export async function startService(config: Config, log: Log): Promise<Service> {
       log.info("stopped");
     },
   };
+}
+
+function warnOfClearText({ host, tls, proxies }: Config, log: Log): void {
+  if (!isLoopback(host) && tls === null && proxies.length === 0)
+    log.warn(
+      `OSTLER_HOST is ${host}, which other machines can reach, and tokens and passwords are sent in clear. Set OSTLER_TLS_CERT and OSTLER_TLS_KEY, or name the network of the proxy that ends TLS in OSTLER_PROXIES.`,
+    );
 }
 
 interface Resources {
@@ -208,6 +219,8 @@ async function serve(
   return startServer({
     host: config.host,
     port: config.port,
+    tls: config.tls,
+    proxies: config.proxies,
     token: config.token,
     origins: config.origins,
     introspection: config.introspection,

@@ -153,6 +153,8 @@ export interface Observer {
   /** A machine has called back. */
   calledBack(outcome: CallbackOutcome): void;
 
+  /** New connections to the port get a certificate that expires then. */
+  certificateUsed(expiresAt: Date): void;
   /** A request of a machine has ended. The status is null if its connection ended before the response did. */
   machineAnswered(request: MachineRequest, status: number | null): void;
   /** A part of a file was sent to a machine or its BMC. */
@@ -171,6 +173,7 @@ export const noopObserver: Observer = {
   request: () => NOOP_WATCH,
   requestRefused: noop,
   loginFailed: noop,
+  certificateUsed: noop,
   runClaimed: noop,
   runEnded: noop,
   runsUndone: noop,
@@ -266,14 +269,18 @@ export function combineObservers(one: Observer, other: Observer): Observer {
       one.calledBack(outcome);
       other.calledBack(outcome);
     },
-    ...combineMachineEvents(one, other),
+    ...combinePortEvents(one, other),
   };
 }
 
-type MachineEvents = Pick<Observer, "machineAnswered" | "fileBytesSent" | "agentRefused">;
+type PortEvents = Pick<Observer, "certificateUsed" | "machineAnswered" | "fileBytesSent" | "agentRefused">;
 
-function combineMachineEvents(one: MachineEvents, other: MachineEvents): MachineEvents {
+function combinePortEvents(one: PortEvents, other: PortEvents): PortEvents {
   return {
+    certificateUsed(expiresAt) {
+      one.certificateUsed(expiresAt);
+      other.certificateUsed(expiresAt);
+    },
     machineAnswered(request, status) {
       one.machineAnswered(request, status);
       other.machineAnswered(request, status);

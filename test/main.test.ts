@@ -14,6 +14,7 @@ import { ask } from "./support/ask.ts";
 import { createDataFolder } from "./support/data-folder.ts";
 import { testDatabase } from "./support/database.ts";
 import { eventually } from "./support/eventually.ts";
+import { aCertificate } from "./support/tls-files.ts";
 
 const MAIN = fileURLToPath(new URL("../src/main.ts", import.meta.url));
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
@@ -270,6 +271,16 @@ describe("start that fails", () => {
       says: /^OSTLER_HOST is 0\.0\.0\.0, .*OSTLER_TOKEN.*\n$/,
     },
     {
+      what: "files of TLS that are not there",
+      args: () => ["--tls-cert", join(folder, "nowhere.pem"), "--tls-key", join(folder, "nowhere.key")],
+      says: /^The file \S+nowhere\.pem of OSTLER_TLS_CERT cannot be read: .*\n$/,
+    },
+    {
+      what: "a network of proxies without a prefix",
+      environment: { OSTLER_PROXIES: "10.0.0.5" },
+      says: /^OSTLER_PROXIES has "10\.0\.0\.5", which is not a network\. .*\n$/,
+    },
+    {
       what: "a missing plugin",
       args: () => ["--plugins", join(folder, "nowhere.mjs")],
       says: /Plugin ".*nowhere\.mjs" cannot be used: .*\n$/,
@@ -351,6 +362,28 @@ describe("start that fails", () => {
       expect(second.output.stderr).toMatch(/^Ostler cannot start: .*\n$/);
       expect(await ask(running().url, "{ viewer { subject } }")).toEqual({ viewer: { subject: "anonymous" } });
     }, 60_000);
+
+    test.each([
+      ["neither TLS nor a proxy", [], 1],
+      ["a proxy", ["--proxies", "10.0.0.0/8"], 0],
+      ["TLS", ["--tls-cert", join(folder, "cert.pem"), "--tls-key", join(folder, "key.pem")], 0],
+    ])(
+      "a start on an address other than loopback with %s gives %s warning [R-898]",
+      async (_, flags, count) => {
+        const { certificate, key } = aCertificate();
+        writeFileSync(join(folder, "cert.pem"), certificate);
+        writeFileSync(join(folder, "key.pem"), key, { mode: 0o600 });
+        const { port } = new URL(running().url);
+        const open = ["--host", "0.0.0.0", "--token", "a-token-of-the-test", "--data", join(folder, "open")];
+        // The port is in use, so that the start ends.
+        const { exited: refused, output } = run([...open, "--port", port, ...flags]);
+        expect(await refused).toEqual([1, null]);
+        expect(output.stderr.match(/OSTLER_HOST is 0\.0\.0\.0, .*OSTLER_TLS_CERT.*OSTLER_PROXIES/g) ?? []).toHaveLength(
+          count,
+        );
+      },
+      60_000,
+    );
 
     test("a start on a port that is in use is refused before a database is made", async () => {
       const unused = join(folder, "other");

@@ -159,6 +159,7 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
       "src/config",
     ],
     files: ["src/app.ts", "src/errors.ts", "src/log.ts"],
+    packages: ["undici"],
     node: true,
   },
   "packages/bmc-simulator": {

@@ -1247,6 +1247,44 @@ export const RULES: readonly RuleSection[] = [
     ],
   },
   {
+    title: "Transport",
+    rules: [
+      {
+        id: "R-890",
+        rule: "With OSTLER_TLS_CERT and OSTLER_TLS_KEY the port serves HTTP, server-sent events and WebSocket, health and metrics over TLS 1.2 or later, on every replica.",
+      },
+      {
+        id: "R-891",
+        rule: "When the files of the certificate change, new connections have the new one within 5 seconds, and no open connection ends.",
+      },
+      {
+        id: "R-892",
+        rule: "A changed certificate that cannot be used is logged once as an error, and the port keeps the old one.",
+      },
+      {
+        id: "R-893",
+        rule: "A start with a certificate or key that cannot be used is refused with the variable, the file and the remedy. A missing intermediate certificate gives a warning, because clients may know its issuer.",
+      },
+      { id: "R-894", rule: "HTTP in clear on a port with TLS is answered with 400 and the remedy." },
+      {
+        id: "R-895",
+        rule: "Unfinished handshakes shut no client out: above a limit that addresses share the oldest are ended.",
+      },
+      {
+        id: "R-896",
+        rule: "X-Forwarded-For counts only from OSTLER_PROXIES: the client is the last address on the way that is not one of a proxy.",
+      },
+      {
+        id: "R-897",
+        rule: "A request that is known to have come over TLS is allowed for pages of the own host name over https only.",
+      },
+      {
+        id: "R-898",
+        rule: "A start on an address other than loopback with neither TLS nor a configured proxy gives one warning.",
+      },
+    ],
+  },
+  {
     title: "Images",
     rules: [
       {

@@ -4,7 +4,8 @@ import { defineConfig } from "vite";
 const sourceOf = (file: string) => fileURLToPath(new URL(`../../packages/client/src/${file}`, import.meta.url));
 
 /** The service, seen from the development server. Pages and API share an origin, so no CORS is needed. */
-const proxy = { "/graphql": { target: process.env["OSTLER_URL"] ?? "http://127.0.0.1:4000", ws: true } };
+const target = process.env["OSTLER_URL"] ?? "http://127.0.0.1:4000";
+const proxy = { "/graphql": { target, ws: true, changeOrigin: true, rewriteWsOrigin: true } };
 
 export default defineConfig({
   // The source of this repository. An application of its own installs the package instead, also in tsconfig.json.

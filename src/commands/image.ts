@@ -1,7 +1,7 @@
 /** `ostler image`: adds, lists and deletes images of a running service, through its API. */
 import { ConfigError } from "../config/values.ts";
 import { readConfig } from "../config/config.ts";
-import { graphqlRequest } from "./graphql-request.ts";
+import { graphqlRequest, trusting } from "./graphql-request.ts";
 import type { Endpoint } from "./graphql-request.ts";
 import { addImage } from "./image-add.ts";
 import { IMAGE_HELP, imageArgs } from "./image-flags.ts";
@@ -13,8 +13,13 @@ export async function imageCommand(environment: NodeJS.ProcessEnv, args: readonl
   if (what === undefined || what === "help" || what === "--help" || what === "-h") return IMAGE_HELP;
   const { values, positionals } = imageArgs(what, rest);
   if (values.help === true) return IMAGE_HELP;
-  const { host, port, token, imageFolder } = readConfig(environment, []);
-  const endpoint = { url: urlOf(values.url, host, port), token };
+  const { host, port, tls, token, imageFolder } = readConfig(environment, []);
+  const local = `${tls === null ? "http" : "https"}://${hostInUrl(host)}:${port}`;
+  const endpoint = {
+    url: values.url === undefined ? local : checkedUrl(values.url),
+    token,
+    ...(values.url === undefined && tls !== null && { dispatcher: trusting(tls.cert) }),
+  };
   switch (what) {
     case "add":
       return addImage({ endpoint, imageFolder, flags: values, source: onlyOne(positionals) });
@@ -25,8 +30,7 @@ export async function imageCommand(environment: NodeJS.ProcessEnv, args: readonl
   }
 }
 
-function urlOf(given: string | undefined, host: string, port: number): string {
-  if (given === undefined) return `http://${hostInUrl(host)}:${port}`;
+function checkedUrl(given: string): string {
   if (URL.canParse(given) && /^https?:/.test(given)) return given;
   throw new ConfigError(`--url is ${JSON.stringify(given)}. Use an address such as http://127.0.0.1:4000.`);
 }

@@ -14,11 +14,13 @@ import {
   networksOf,
   oneOf,
   originOf,
+  tlsFilesOf,
   tokenOf,
   webPort,
   wholeNumber,
   words,
 } from "./values.ts";
+import type { TlsFiles } from "./values.ts";
 import { DB_POOL_MAX, DB_POOL_MIN, readFlags, ROLES, VARIABLES } from "./variables.ts";
 import type { Role } from "./variables.ts";
 
@@ -29,6 +31,10 @@ export interface Config extends ProvisioningConfig {
   readonly role: Role;
   readonly host: string;
   readonly port: number;
+  /** The certificate of the port; null: HTTP in clear. */
+  readonly tls: TlsFiles | null;
+  /** Networks of proxies, in CIDR notation: what they say of the sender of a request counts. */
+  readonly proxies: readonly string[];
   /** Folder of the embedded database. */
   readonly data: string;
   /** A PostgreSQL server; null: the embedded database. */
@@ -128,6 +134,8 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
     role,
     host,
     port: webPort("OSTLER_PORT", value("OSTLER_PORT")),
+    tls: tlsFilesOf(value("OSTLER_TLS_CERT"), value("OSTLER_TLS_KEY")),
+    proxies: networksOf("OSTLER_PROXIES", words(value("OSTLER_PROXIES"))) ?? [],
     data,
     databaseUrl,
     listenUrl,
@@ -136,7 +144,7 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
     dbWaitSeconds: wholeNumber("OSTLER_DB_WAIT_SECONDS", value("OSTLER_DB_WAIT_SECONDS"), 0, DB_WAIT_SECONDS_MAX),
     plugins: Object.freeze(words(value("OSTLER_PLUGINS"))),
     pluginFolder: value("OSTLER_PLUGIN_DIR") || null,
-    bmcNetworks: networksOf(words(value("OSTLER_BMC_NETWORKS"))),
+    bmcNetworks: networksOf("OSTLER_BMC_NETWORKS", words(value("OSTLER_BMC_NETWORKS"))),
     fileServers: fileServersOf(words(value("OSTLER_FILE_SERVERS"))),
     ...provisioningOf(value),
     agentFolder: resolve(value("OSTLER_AGENT_DIR") || join(data, "agent")),

@@ -1,5 +1,6 @@
 /** The values of variables: what each kind of them may be. Errors name the variable and the remedy. */
 import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
 import { messageOf } from "../errors.ts";
 import { isFileServer } from "../runtime/file-servers.ts";
 import { isEmbeddingNetwork } from "../runtime/ip-addresses.ts";
@@ -43,6 +44,23 @@ function readToken(file: string): string {
       `The token of OSTLER_TOKEN_FILE cannot be read: ${messageOf(error)}. Check its path, and that the user of the service may read it.`,
     );
   }
+}
+
+/** The files of a certificate and of its private key. */
+export interface TlsFiles {
+  readonly cert: string;
+  readonly key: string;
+}
+
+export function tlsFilesOf(cert: string, key: string): TlsFiles | null {
+  if (cert === "" && key === "") return null;
+  if (cert === "" || key === "") {
+    const [set, missing] = key === "" ? ["CERT", "KEY"] : ["KEY", "CERT"];
+    throw new ConfigError(
+      `OSTLER_TLS_${set} is ${cert || key}, but OSTLER_TLS_${missing} is not set. Set both, or neither for HTTP in clear.`,
+    );
+  }
+  return { cert: resolve(cert), key: resolve(key) };
 }
 
 export function wholeNumber(name: string, text: string, least: number, most: number): number {
@@ -119,16 +137,16 @@ export function words(text: string): string[] {
     .filter((word) => word !== "");
 }
 
-export function networksOf(given: readonly string[]): readonly string[] | null {
+export function networksOf(name: string, given: readonly string[]): readonly string[] | null {
   const wrong = given.find((network) => !isNetwork(network));
   if (wrong !== undefined)
     throw new ConfigError(
-      `OSTLER_BMC_NETWORKS has ${JSON.stringify(wrong)}, which is not a network. Use CIDR notation, as 10.0.0.0/8.`,
+      `${name} has ${JSON.stringify(wrong)}, which is not a network. Use CIDR notation, as 10.0.0.0/8.`,
     );
   const embedding = given.find(isEmbeddingNetwork);
   if (embedding !== undefined)
     throw new ConfigError(
-      `OSTLER_BMC_NETWORKS has ${embedding}, whose addresses embed IPv4 addresses and count as those. List the IPv4 networks instead, as 10.0.0.0/8.`,
+      `${name} has ${embedding}, whose addresses embed IPv4 addresses and count as those. List the IPv4 networks instead, as 10.0.0.0/8.`,
     );
   return given.length === 0 ? null : Object.freeze(given);
 }

@@ -37,6 +37,21 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
     help: "address to listen on; an address other than loopback needs OSTLER_TOKEN",
   },
   OSTLER_PORT: { flag: "port", fallback: "4000", help: "port; the API is at /graphql; 0 picks a free port" },
+  OSTLER_TLS_CERT: {
+    flag: "tls-cert",
+    fallback: "",
+    help: "file with the certificate of the port and its intermediates, in PEM format; with OSTLER_TLS_KEY the port speaks TLS; both are read again when they change",
+  },
+  OSTLER_TLS_KEY: {
+    flag: "tls-key",
+    fallback: "",
+    help: "file with the private key of OSTLER_TLS_CERT, in PEM format, unencrypted, not readable by every user",
+  },
+  OSTLER_PROXIES: {
+    flag: "proxies",
+    fallback: "",
+    help: "networks of proxies, comma-separated, as 127.0.0.0/8: only from there X-Forwarded-For and X-Forwarded-Proto count; default: from nowhere",
+  },
   OSTLER_DATA: { flag: "data", fallback: "./data", help: "folder of the embedded database" },
   DATABASE_URL: {
     flag: "database-url",

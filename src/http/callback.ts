@@ -13,6 +13,7 @@ import { parseExactly } from "../runtime/exact-json.ts";
 import { createRejectionLimit } from "../runtime/rejection-limit.ts";
 import type { StoredJson } from "../store/records.ts";
 import { readBody, refuseBody, sendJson } from "./graphql/respond.ts";
+import type { Senders } from "./port/senders.ts";
 
 const CALLBACK_BYTES_MAX = 64 * 1024;
 /**
@@ -50,6 +51,7 @@ const LIMITS: CallbackLimits = {
 
 export function createCallbacks(
   engine: Pick<Engine, "receiveCallback">,
+  senders: Senders,
   { atOnceMax, waitingMax, rejectedBurst, rejectedPerSecond }: CallbackLimits = LIMITS,
 ): Callbacks {
   const slots = createSlots(atOnceMax, waitingMax, WAIT_MS);
@@ -67,7 +69,7 @@ export function createCallbacks(
 
   return {
     async serve(request, response, token) {
-      const address = request.socket.remoteAddress ?? "";
+      const address = senders.addressOf(request);
       if (!isCallbackToken(token)) return unknown(request, response);
       if (!rejections.mayTry(address)) return refuseBusy(request, response, 429);
       const value = await readValue(request, response);

@@ -2,16 +2,16 @@
  * Liveness, readiness and metrics, which every replica serves. A replica with the role `engine` serves nothing else.
  */
 import { withinTime } from "../runtime/timeout.ts";
-import { createServer } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { createPort } from "./port/certificate.ts";
+import type { TlsParts } from "./port/certificate.ts";
 import { createFailedLogins } from "./port/failed-logins.ts";
 import { listen, shownUrl } from "./port/listen.ts";
-import type { Log } from "../log.ts";
-import type { Observer } from "../observer.ts";
 import type { Services } from "../graphql/base/context.ts";
 import { METRICS, serveMetrics } from "./metrics.ts";
 import type { MetricsParts } from "./metrics.ts";
 import { hasTwoHosts } from "./port/origins.ts";
+import { createSenders } from "./port/senders.ts";
 import { pathOf, refuseTwoHosts, sendJson, sendText } from "./graphql/respond.ts";
 
 export interface HealthParts {
@@ -65,17 +65,17 @@ async function isThere({ reader, refusesWrites }: HealthParts["database"]): Prom
 }
 
 export interface HealthServer extends AsyncDisposable {
-  /** Address as http://host:port. */
+  /** Address as http://host:port, or https. */
   readonly url: string;
   /** Makes the replica not ready. */
   rest(): void;
 }
 
-export interface HealthServerOptions extends Pick<HealthParts, "database" | "metrics"> {
+export interface HealthServerOptions extends Pick<HealthParts, "database" | "metrics">, TlsParts {
   readonly host: string;
   readonly port: number;
-  readonly log: Log;
-  readonly observer?: Observer;
+  /** Networks of proxies. */
+  readonly proxies?: readonly string[];
 }
 
 const ELSEWHERE =
@@ -89,17 +89,17 @@ export async function startHealthServer({
   port,
   database,
   metrics,
-  log,
-  observer,
+  proxies = [],
+  ...secured
 }: HealthServerOptions): Promise<HealthServer> {
   let isTakingPart = true;
-  const failedLogins = createFailedLogins(log, observer);
+  const failedLogins = createFailedLogins(createSenders(proxies), secured.log, secured.observer);
   const parts: HealthParts = {
     database,
     isTakingPart: () => isTakingPart,
     ...(metrics && { metrics: { ...metrics, noteFailedLogin: failedLogins.note } }),
   };
-  const server = createServer((request, response) => {
+  const { server, silent } = await createPort({}, secured, (request, response) => {
     response.setHeader("x-content-type-options", "nosniff");
     if (hasTwoHosts(request)) return refuseTwoHosts(response);
     serveHealth(parts, request, response).then(
@@ -112,7 +112,7 @@ export async function startHealthServer({
   });
   const at = await listen(server, port, host);
   return {
-    url: shownUrl(host, at),
+    url: shownUrl(host, at, Boolean(secured.tls)),
     rest() {
       isTakingPart = false;
     },
@@ -120,7 +120,10 @@ export async function startHealthServer({
       isTakingPart = false;
       const closed = new Promise<void>((done) => server.close(() => done()));
       server.closeIdleConnections();
-      const cut = setTimeout(() => server.closeAllConnections(), ANSWER_MS);
+      const cut = setTimeout(() => {
+        server.closeAllConnections();
+        for (const socket of silent.values()) socket.destroy();
+      }, ANSWER_MS);
       await closed;
       clearTimeout(cut);
       failedLogins[Symbol.dispose]();

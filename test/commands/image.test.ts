@@ -12,6 +12,7 @@ import { imageCommand } from "../../src/commands/image.ts";
 import { formatOf } from "../../src/commands/image-format.ts";
 import { temporaryFile } from "../../src/commands/image-store.ts";
 import { serviceUnderTest } from "../support/service.ts";
+import { aCertificate, tlsFiles } from "../support/tls-files.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "ostler-image-command-"));
 const imageFolder = join(folder, "images");
@@ -49,6 +50,18 @@ async function shown(name: string): Promise<Record<string, unknown>> {
 }
 
 const has = (program: string) => spawnSync(program, ["--version"]).error === undefined;
+
+test("ostler image trusts the certificate file of the service on its own host, whatever its name and issuer", async () => {
+  const issuer = aCertificate({ name: "Issuer" });
+  using tls = tlsFiles(aCertificate({ name: "elsewhere", hosts: ["elsewhere.example"], issuer }));
+  await using secure = await serviceUnderTest({ tls, started: false });
+  const { hostname, port } = new URL(secure.url);
+  const settings = { OSTLER_TLS_CERT: tls.cert, OSTLER_TLS_KEY: tls.key, OSTLER_HOST: hostname, OSTLER_PORT: port };
+  expect(await imageCommand(settings, ["list"])).toBe("No images are registered.\n");
+  await expect(imageCommand(settings, ["list", "--url", secure.url])).rejects.toThrow("cannot be reached");
+  tls.write({ cert: aCertificate().certificate });
+  await expect(imageCommand(settings, ["list"])).rejects.toThrow("cannot be reached");
+});
 
 describe("ostler image add", () => {
   test("a stored file is copied under its checksum, and the image has its sizes and the flags", async () => {

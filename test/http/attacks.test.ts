@@ -2,6 +2,7 @@
 import { afterAll, describe, expect, test, vi } from "vitest";
 import type { IncomingMessage } from "node:http";
 import { createFailedLogins } from "../../src/http/port/failed-logins.ts";
+import { createSenders } from "../../src/http/port/senders.ts";
 import { createLog } from "../../src/log.ts";
 import { statusOf } from "../support/raw-request.ts";
 import { serviceUnderTest } from "../support/service.ts";
@@ -26,7 +27,7 @@ describe("host names", () => {
 });
 
 describe("log of failed logins", () => {
-  const from = (remoteAddress: string) => ({ socket: { remoteAddress } }) as unknown as IncomingMessage;
+  const from = (remoteAddress: string) => ({ socket: { remoteAddress }, headers: {} }) as unknown as IncomingMessage;
 
   function aLog() {
     const lines: string[] = [];
@@ -43,7 +44,7 @@ describe("log of failed logins", () => {
     vi.useFakeTimers();
     try {
       const { log, shown } = aLog();
-      using logins = createFailedLogins(log, undefined, () => Date.now());
+      using logins = createFailedLogins(createSenders([]), log, undefined, () => Date.now());
       for (let count = 0; count < 1_200; count += 1) logins.note(from("10.0.0.7"), "Bearer wrong");
       logins.note(from("10.0.0.7"), undefined);
       logins.note(from("10.0.0.8"), "");
@@ -64,7 +65,7 @@ describe("log of failed logins", () => {
 
   test("failed logins of the last minute are logged when the service stops [R-313]", () => {
     const { log, shown } = aLog();
-    const logins = createFailedLogins(log);
+    const logins = createFailedLogins(createSenders([]), log);
     for (let count = 0; count < 8; count += 1) logins.note(from("10.0.0.7"), "Bearer wrong");
     logins[Symbol.dispose]();
     expect(shown()).toEqual([
@@ -75,7 +76,7 @@ describe("log of failed logins", () => {
 
   test("failed logins of more addresses than are counted are in one line for the others", () => {
     const { log, shown } = aLog();
-    const logins = createFailedLogins(log);
+    const logins = createFailedLogins(createSenders([]), log);
     for (let count = 0; count < 10_050; count += 1) logins.note(from(`fd00::${count.toString(16)}`), undefined);
     logins[Symbol.dispose]();
     const lines = shown();

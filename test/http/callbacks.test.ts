@@ -4,6 +4,7 @@ import type { AddressInfo } from "node:net";
 import { afterAll, describe, expect, test } from "vitest";
 import { createCallbacks } from "../../src/http/callback.ts";
 import type { CallbackLimits } from "../../src/http/callback.ts";
+import { createSenders } from "../../src/http/port/senders.ts";
 import { eventually } from "../support/eventually.ts";
 
 const LIMITS: CallbackLimits = { atOnceMax: 8, waitingMax: 10, rejectedBurst: 1_000, rejectedPerSecond: 20 };
@@ -16,7 +17,7 @@ afterAll(() => servers[Symbol.asyncDispose]());
 
 /** A server of callbacks only; `receive` stands for the engine. */
 async function served(receive: Receive, limits: Partial<CallbackLimits> = {}) {
-  const callbacks = createCallbacks({ receiveCallback: receive }, { ...LIMITS, ...limits });
+  const callbacks = createCallbacks({ receiveCallback: receive }, createSenders([]), { ...LIMITS, ...limits });
   const server = createServer((request, response) => {
     void callbacks.serve(request, response, (request.url ?? "").slice(1));
   });

@@ -8,6 +8,7 @@ import type { FormattedExecutionResult, GraphQLSchema } from "graphql";
 import { expect } from "vitest";
 import { WebSocket } from "ws";
 import createFake from "../../plugins/fake/index.ts";
+import type { TlsFiles } from "../../src/config/values.ts";
 import type { Driver } from "../../src/drivers/driver.ts";
 import { createRegistry } from "../../src/drivers/registry.ts";
 import type { AnyDriver } from "../../src/drivers/interfaces.ts";
@@ -61,6 +62,9 @@ export interface ServiceSetup {
   readonly started?: boolean;
   readonly introspection?: boolean;
   readonly origins?: readonly string[];
+  /** The certificate of the port. The requests of this harness need HTTP in clear. */
+  readonly tls?: TlsFiles;
+  readonly proxies?: readonly string[];
   readonly bodyBytesMax?: number;
   /** How long a query may take, and an answer wait for its client, in milliseconds. */
   readonly queryMs?: number;
@@ -335,8 +339,11 @@ export async function registeredNode(
   return name;
 }
 
-function httpOptions({ introspection, origins, bodyBytesMax, queryMs, requestsMax, waitMs, takeMs }: ServiceSetup) {
+function httpOptions(setup: ServiceSetup) {
+  const { introspection, origins, tls, proxies, bodyBytesMax, queryMs, requestsMax, waitMs, takeMs } = setup;
   return {
+    ...(tls && { tls }),
+    ...(proxies && { proxies }),
     ...(introspection !== undefined && { introspection }),
     ...(origins && { origins }),
     ...(bodyBytesMax !== undefined && { bodyBytesMax }),

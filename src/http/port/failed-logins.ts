@@ -7,6 +7,7 @@ import type { IncomingMessage } from "node:http";
 import type { Log } from "../../log.ts";
 import { noopObserver } from "../../observer.ts";
 import type { LoginFailure, Observer } from "../../observer.ts";
+import type { Senders } from "./senders.ts";
 
 const LINE_MS = 60_000;
 /** How often to look for minutes that are over. */
@@ -28,6 +29,7 @@ export interface FailedLogins extends Disposable {
 type Counts = Record<LoginFailure, number>;
 
 export function createFailedLogins(
+  senders: Pick<Senders, "addressOf">,
   log: Log,
   observer: Observer = noopObserver,
   now: () => number = () => performance.now(),
@@ -49,10 +51,11 @@ export function createFailedLogins(
 
   const timer = setInterval(check, CHECK_MS).unref();
   return {
-    note({ socket: { remoteAddress = "unknown" } }, authorization) {
+    note(request, authorization) {
       const reason = authorization ? "wrong" : "missing";
       observer.loginFailed(reason);
-      const address = addresses.has(remoteAddress) || addresses.size < ADDRESSES_MAX ? remoteAddress : OTHERS;
+      const sender = senders.addressOf(request) || "unknown";
+      const address = addresses.has(sender) || addresses.size < ADDRESSES_MAX ? sender : OTHERS;
       const known = addresses.get(address);
       if (known) known.counts[reason] += 1;
       else {

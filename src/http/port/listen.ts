@@ -42,8 +42,8 @@ export function listen(server: Server, port: number, host: string, setting = API
   });
 }
 
-export function shownUrl(host: string, port: number): string {
-  return `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
+export function shownUrl(host: string, port: number, isSecure: boolean): string {
+  return `${isSecure ? "https" : "http"}://${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 
 function addresses(): string[] {

@@ -5,11 +5,13 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { isLoopback } from "../../config/values.ts";
+import type { Senders } from "./senders.ts";
 
 export interface OriginOptions {
   /** Origins of other pages that may use the API, as `https://name:port`. */
   readonly origins: readonly string[];
   readonly token: string | null;
+  readonly senders: Senders;
 }
 
 const METHODS = "GET, POST";
@@ -18,9 +20,13 @@ const HEADERS = "authorization, content-type, x-ostler-cost, x-request-id";
 const SEEN_SECONDS = 600;
 
 /** Whether a request does not come from a page, or comes from our own page or a configured origin. */
-export function isAllowedOrigin(request: IncomingMessage, { origins }: OriginOptions): boolean {
+export function isAllowedOrigin(request: IncomingMessage, { origins, senders }: OriginOptions): boolean {
   const { origin, host } = request.headers;
-  return origin === undefined || origins.includes(origin) || (URL.canParse(origin) && new URL(origin).host === host);
+  if (origin === undefined || origins.includes(origin)) return true;
+  // A page that came in clear may be forged.
+  if (senders.isSecure(request)) return URL.parse(`https://${host}`)?.origin === origin;
+  // A proxy that is not configured may have ended TLS.
+  return URL.parse(origin)?.host === host;
 }
 
 /**
@@ -28,7 +34,10 @@ export function isAllowedOrigin(request: IncomingMessage, { origins }: OriginOpt
  * its own host name at this machine and would then have our origin. So only local names and those of configured origins
  * are accepted.
  */
-export function isMeantForUs(request: IncomingMessage, { origins, token }: OriginOptions): boolean {
+export function isMeantForUs(
+  request: IncomingMessage,
+  { origins, token }: Pick<OriginOptions, "origins" | "token">,
+): boolean {
   const { host } = request.headers;
   if (token !== null || host === undefined) return true;
   if (!URL.canParse(`http://${host}`)) return false;
@@ -44,7 +53,11 @@ export function hasTwoHosts({ rawHeaders }: IncomingMessage): boolean {
 }
 
 /** Sets the CORS headers that let a page of a configured origin read the response. */
-export function allowReading(request: IncomingMessage, response: ServerResponse, { origins }: OriginOptions): void {
+export function allowReading(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { origins }: Pick<OriginOptions, "origins">,
+): void {
   response.setHeader("vary", "origin");
   const { origin } = request.headers;
   if (origin === undefined || !origins.includes(origin)) return;

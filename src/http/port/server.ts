@@ -3,16 +3,16 @@
  * browsers, the schema as text, health, metrics, and callbacks of machines. It shuts down in two steps: `rest` makes it
  * not ready, and disposing ends streams, sockets and connections in order (shutdown.ts).
  */
-import { createServer as createHttpServer } from "node:http";
-import type { IncomingMessage, Server, ServerResponse } from "node:http";
-import type { Socket } from "node:net";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { createCallbacks } from "../callback.ts";
 import { identify } from "../../access/access.ts";
+import type { TlsFiles } from "../../config/values.ts";
 import type { Log } from "../../log.ts";
 import { createGraphql, GRAPHQL } from "../graphql/graphql.ts";
 import type { Graphql, GraphqlOptions } from "../graphql/graphql.ts";
 import { cutIfStuck, inOrder } from "../graphql/in-order.ts";
+import { createPort } from "./certificate.ts";
 import { createFailedLogins } from "./failed-logins.ts";
 import { serveHealth } from "../health.ts";
 import { listen, shownUrl } from "./listen.ts";
@@ -23,12 +23,17 @@ import { maskError } from "../../graphql/base/error-masking.ts";
 import type { HttpHint } from "../../graphql/base/error-masking.ts";
 import { graphqlError, hasLeft, pathOf, refuseTwoHosts, requestIdOf, sendJson, targetOf } from "../graphql/respond.ts";
 import type { MetricsParts } from "../metrics.ts";
+import { createSenders } from "./senders.ts";
 import { shutDown } from "./shutdown.ts";
 import { createSockets } from "../sockets/sockets.ts";
 
 export interface ServerOptions extends GraphqlOptions {
   readonly host: string;
   readonly port: number;
+  /** The certificate of the port; HTTP in clear without it. */
+  readonly tls?: TlsFiles | null;
+  /** Networks of proxies; none by default. */
+  readonly proxies?: readonly string[];
   readonly schemaText: string;
   /** Origins of other pages that may call the API; none by default. */
   readonly origins?: readonly string[];
@@ -41,7 +46,7 @@ export interface ServerOptions extends GraphqlOptions {
 }
 
 export interface RunningServer extends AsyncDisposable {
-  /** Address as http://host:port. */
+  /** Address as http://host:port, or https. */
   readonly url: string;
   /**
    * Makes the replica not ready: existing connections still get responses. Disposing follows, and stops new
@@ -64,7 +69,8 @@ const CHECK_MS = 1_000;
 const TAKE_MS = 30_000;
 
 export async function startServer(given: ServerOptions): Promise<RunningServer> {
-  const failedLogins = createFailedLogins(given.log, given.observer);
+  const senders = createSenders(given.proxies ?? []);
+  const failedLogins = createFailedLogins(senders, given.log, given.observer);
   const options = { ...given, noteFailedLogin: failedLogins.note };
   const { services, token, log, noteFailedLogin } = options;
   const readiness = { isReady: true };
@@ -78,15 +84,17 @@ export async function startServer(given: ServerOptions): Promise<RunningServer> 
     observer: options.observer,
     ...(options.bodyBytesMax !== undefined && { messageBytesMax: options.bodyBytesMax }),
   });
-  const route = createRoutes(options, graphql, readiness);
+  const allowed = { origins: options.origins ?? [], token, senders };
+  const route = createRoutes({ options, allowed, graphql, readiness });
   const unanswered = new Set<ServerResponse>();
-  const server = createHttpServer(
+  const { server, silent } = await createPort(
     {
       requestTimeout: REQUEST_MS,
       headersTimeout: HEADERS_MS,
       connectionsCheckingInterval: CHECK_MS,
       keepAliveTimeout: options.keepAliveMs,
     },
+    options,
     (request, response) => {
       request.url = targetOf(request);
       unanswered.add(response);
@@ -96,10 +104,7 @@ export async function startServer(given: ServerOptions): Promise<RunningServer> 
   );
   server.maxConnections = CONNECTIONS_MAX;
   cutIfStuck(server, options.takeMs ?? TAKE_MS);
-  const silent = silentConnections(server);
-  const allowed = { origins: options.origins ?? [], token };
   server.on("upgrade", (request, socket, head) => {
-    silent.delete(request.socket);
     const refusal = refusedUpgrade(request, allowed, readiness);
     if (refusal === null) sockets.open(request, socket, head);
     else refuseUpgrade(socket, refusal);
@@ -107,7 +112,7 @@ export async function startServer(given: ServerOptions): Promise<RunningServer> 
 
   const port = await listen(server, options.port, options.host);
   return {
-    url: shownUrl(options.host, port),
+    url: shownUrl(options.host, port, Boolean(options.tls)),
     rest() {
       readiness.isReady = false;
     },
@@ -142,16 +147,22 @@ function answer(route: Route, request: IncomingMessage, response: ServerResponse
   });
 }
 
-function createRoutes(options: ServerOptions, graphql: Graphql, readiness: Readiness): Route {
+interface Routed {
+  readonly options: ServerOptions;
+  readonly allowed: OriginOptions;
+  readonly graphql: Graphql;
+  readonly readiness: Readiness;
+}
+
+function createRoutes({ options, allowed, graphql, readiness }: Routed): Route {
   const { services, token, introspection = true, noteFailedLogin } = options;
-  const allowed = { origins: options.origins ?? [], token };
   // The replica is ready if the connections that serve requests work.
   const health = {
     database: { reader: services.database.bounded, refusesWrites: services.database.refusesWrites },
     isTakingPart: () => readiness.isReady,
     metrics: options.scrape && { token, noteFailedLogin, scrape: options.scrape },
   };
-  const callbacks = createCallbacks(services.engine);
+  const callbacks = createCallbacks(services.engine, allowed.senders);
   const schema = createStaticText("text/plain; charset=utf-8", () => options.schemaText);
 
   return async (request, response, requestId) => {
@@ -206,15 +217,4 @@ function refuseUpgrade(socket: Duplex, status: string): void {
   // Without a listener, an error of this socket would end the process.
   socket.on("error", () => socket.destroy());
   socket.end(`HTTP/1.1 ${status}\r\nconnection: close\r\n\r\n`);
-}
-
-/** Connections that have not sent a request yet. */
-function silentConnections(server: Server): Set<Socket> {
-  const silent = new Set<Socket>();
-  server.on("connection", (socket) => {
-    silent.add(socket);
-    socket.once("close", () => silent.delete(socket));
-  });
-  server.on("request", ({ socket }) => silent.delete(socket));
-  return silent;
 }

@@ -7,11 +7,11 @@
  * 4. Refuse the requests that are still running with 503, then close all connections.
  */
 import type { Server, ServerResponse } from "node:http";
-import type { Socket } from "node:net";
 import { setTimeout as delay, setImmediate as nextTurn } from "node:timers/promises";
 import type { Log } from "../../log.ts";
 import { graphqlError, sendJson } from "../graphql/respond.ts";
 import type { Sockets } from "../sockets/sockets.ts";
+import type { WebServer } from "./web-server.ts";
 
 /** Time for streams to send their last item, in milliseconds. */
 const LAST_WORD_MS = 1_000;
@@ -31,8 +31,7 @@ export interface ShutdownParts {
   readonly server: Server;
   readonly sockets: Sockets;
   readonly unanswered: ReadonlySet<ServerResponse>;
-  /** Connections that have not sent a request. */
-  readonly silent: ReadonlySet<Socket>;
+  readonly silent: WebServer["silent"];
   readonly log: Log;
 }
 
@@ -47,7 +46,7 @@ export async function shutDown(parts: ShutdownParts): Promise<void> {
   const lastWords = performance.now() + LAST_WORD_MS;
   while (performance.now() < lastWords && sockets.isTalking()) await delay(CHECK_EVERY_MS);
   await readArrived();
-  for (const socket of silent) socket.destroy();
+  for (const socket of silent.values()) socket.destroy();
   const terminate = setTimeout(() => sockets.terminate(), CLOSE_SOCKETS_MS);
   const cut = setTimeout(() => refuseRemaining(parts), CLOSE_SOCKETS_MS + ANSWER_MS);
   await sockets.close();
