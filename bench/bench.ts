@@ -28,6 +28,7 @@ import { openTestbed } from "./testbed.ts";
 import type { Testbed } from "./testbed.ts";
 import { countStatements } from "./statements.ts";
 import { measureStreams } from "./streams.ts";
+import { measureTls } from "./tls.ts";
 import { measureTriggers } from "./triggers.ts";
 import { measureWholeFleet } from "./whole-fleet.ts";
 import { measureWorkers } from "./workers.ts";
@@ -38,7 +39,7 @@ const FLAGS = {
   rounds: {
     type: "string",
     default: "2",
-    help: "cycle, ironic, triggers, recording, memory, runs, cycles, admission, lists, snapshots, readers, behind, start, workers: number of rounds",
+    help: "cycle, ironic, triggers, recording, memory, runs, cycles, admission, lists, snapshots, readers, behind, start, tls, workers: number of rounds",
   },
   concurrency: {
     type: "string",
@@ -66,7 +67,7 @@ const FLAGS = {
   subscribers: { type: "string", default: "1,100", help: "latency: numbers of subscribers" },
   transitions: { type: "string", default: "300", help: "latency: number of transitions" },
   tables: { type: "string", default: "1000,100000", help: "lists: nodes in the table" },
-  requests: { type: "string", default: "200", help: "lists: requests per round" },
+  requests: { type: "string", default: "200", help: "lists, tls: requests per round" },
   fanout: { type: "string", default: "1,100,1000,5000", help: "streams, changes: numbers of subscribers" },
   events: { type: "string", default: "40", help: "streams, changes: number of transitions" },
   readers: { type: "string", default: "20", help: "readers: number of streams that catch up" },
@@ -122,6 +123,10 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
     flags: ["tables", "requests", "rounds"],
     measure: (testbed) =>
       measureLists(testbed, { nodes: numbers(flags.tables), rounds, requests: Number(flags.requests) }),
+  },
+  tls: {
+    flags: ["requests", "rounds"],
+    measure: (testbed) => measureTls(testbed, { requests: Number(flags.requests), rounds }),
   },
   snapshots: {
     flags: ["fleet", "rounds"],

@@ -38,7 +38,7 @@ export async function startServed(
   testbed.watch(child);
   const url = await new Promise<string>((resolve, reject) => {
     child.stdout?.on("data", (chunk: Buffer) => {
-      const found = /Ostler is ready: (http:\/\/[^\s/]+)/.exec(chunk.toString())?.[1];
+      const found = /Ostler is ready: (https?:\/\/[^\s/]+)/.exec(chunk.toString())?.[1];
       if (found !== undefined) resolve(found);
     });
     child.once("exit", (code) => reject(new Error(`${program} ended with ${code} before it was ready.`)));
