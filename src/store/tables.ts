@@ -380,8 +380,13 @@ export const runs = pgTable(
     owner: text("owner"),
     /** When the time of a stop of this run is over. */
     stopUntil: at("stop_until"),
-    /** Callback tokens are derived from this secret and the generation, which rises with each entry into a step. */
+    /**
+     * Callback tokens are derived from this salt, a data key, and the generation, which rises with each entry into a
+     * step.
+     */
     callbackSecret: uuid("callback_secret").notNull().defaultRandom(),
+    /** The data key; null: the salt alone is the key, as secrets were not encrypted when the run was created. */
+    callbackKey: text("callback_key"),
     generation: integer("generation").notNull().default(0),
     /** Generation whose callback is accepted; null: none. */
     openGeneration: integer("open_generation"),
@@ -666,6 +671,20 @@ export const discoverySecrets = pgTable("discovery_secrets", {
     .primaryKey()
     .references(() => operations.id),
   settings: jsonb("settings").$type<JsonObject>().notNull(),
+});
+
+/**
+ * Data keys, which encrypt secrets (secrets/keyring.ts). The one with the highest number encrypts new values. None is
+ * deleted: values in backups, and callbacks of running machines, need the older ones.
+ */
+export const secretKeys = pgTable("secret_keys", {
+  id: text("id").primaryKey(),
+  number: integer("number").notNull().unique(),
+  /** The key, encrypted with a master key. */
+  wrapped: text("wrapped").notNull(),
+  createdAt: at("created_at").notNull().default(now),
+  /** When all secrets had been encrypted with it; null: `ostler secrets rotate` has not finished that. */
+  rotatedAt: at("rotated_at"),
 });
 
 /** The edges of node-states.ts, from which the database rejects other changes. Filled by migrations. */

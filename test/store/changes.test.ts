@@ -72,6 +72,7 @@ const UNRECORDED = {
     "owner",
     "stopUntil",
     "callbackSecret",
+    "callbackKey",
     "openGeneration",
     "slotPhase",
     "slotController",
