@@ -6,7 +6,7 @@
  * The lease of a step that takes longer expires.
  */
 import { readFileSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import type { Config } from "./config/config.ts";
 import { configForLog } from "./config/config.ts";
 import { isLoopback } from "./config/values.ts";
@@ -34,14 +34,17 @@ import { PROVISION_SETTING, startListener } from "./provisioning/listener.ts";
 import { fileServers } from "./runtime/file-servers.ts";
 import { ipNetworks } from "./runtime/ip-networks.ts";
 import type { Observer } from "./observer.ts";
-import { explainDatabaseErrors, openMigrated, waitForDatabase } from "./startup/database-start.ts";
+import { connectionOf, explainDatabaseErrors, openMigrated, waitForDatabase } from "./startup/database-start.ts";
 import { startServer } from "./http/port/server.ts";
 import type { RunningServer } from "./http/port/server.ts";
 import { createNotifier } from "./store/postgres/notifier.ts";
 import type { Notifier } from "./store/postgres/notifier.ts";
 import { connectionsTaken } from "./store/postgres/database.ts";
 import type { Connection, Database } from "./store/postgres/database.ts";
-import { startEmbedded } from "./store/postgres/embedded.ts";
+import { openKeyring } from "./store/secrets/keyring.ts";
+import { readMasterKeys } from "./store/secrets/master-keys.ts";
+import type { MasterKeys } from "./store/secrets/master-keys.ts";
+import { hasPlainSecrets } from "./store/secrets/reencryption.ts";
 import { createTelemetry } from "./telemetry/telemetry.ts";
 import type { Scrape } from "./telemetry/telemetry.ts";
 
@@ -65,6 +68,7 @@ export async function startService(config: Config, log: Log): Promise<Service> {
   log.info({ version: VERSION, config: configForLog(config) }, "starting");
   if (config.tls) await readCertificate(config.tls);
   warnOfClearText(config, log);
+  const masterKeys = readMasterKeys(config);
   await checkPort(config.port, config.host);
   if (listensToMachines(config)) await checkPort(config.provisionPort, config.provisionHost, PROVISION_SETTING);
   await using parts = new AsyncDisposableStack();
@@ -82,7 +86,7 @@ export async function startService(config: Config, log: Log): Promise<Service> {
   await deleteAbandonedFiles(config.imageFolder, log);
   const connection = await connectionOf(config, parts, log);
   const { database, server, engine } = parts.use(
-    await waitForDatabase(config, () => startOnDatabase(config, { connection, registry, pool }, log), log),
+    await waitForDatabase(config, () => startOnDatabase(config, { connection, registry, pool, masterKeys }, log), log),
   );
   log.info({ url: config.role === "engine" ? server.url : `${server.url}/graphql`, role: config.role }, "ready");
   const running = parts.move();
@@ -114,6 +118,7 @@ interface Resources {
   readonly connection: Connection;
   readonly registry: Registry;
   readonly pool: Pool | undefined;
+  readonly masterKeys: MasterKeys | "off";
 }
 
 interface Running extends AsyncDisposable {
@@ -123,9 +128,16 @@ interface Running extends AsyncDisposable {
 }
 
 /** Starts everything that needs the database. If it throws, everything started is disposed of. */
-async function startOnDatabase(config: Config, { connection, registry, pool }: Resources, log: Log): Promise<Running> {
+async function startOnDatabase(
+  config: Config,
+  { connection, registry, pool, masterKeys }: Resources,
+  log: Log,
+): Promise<Running> {
   await using parts = new AsyncDisposableStack();
   const database = parts.use(await openMigrated(config, connection, log));
+  const keyring = await openKeyring(database, masterKeys);
+  if (masterKeys !== "off" && (await hasPlainSecrets(database.reader)))
+    log.warn("some secrets are stored in clear; encrypt them with `ostler secrets encrypt`");
   logConnections(config, database, log);
   const notifier = parts.use(
     await explainDatabaseErrors(config.listenUrl ?? config.databaseUrl, () =>
@@ -144,6 +156,7 @@ async function startOnDatabase(config: Config, { connection, registry, pool }: R
     await createEngine({
       database,
       registry,
+      keyring,
       notifier,
       log,
       observer,
@@ -250,16 +263,4 @@ function logConnections({ role }: Config, database: Database, log: Log): void {
       { connections, max_connections: serverConnectionsMax },
       "the server allows fewer connections than this replica may open; lower OSTLER_DB_POOL, or raise max_connections or the limit of the role or the database",
     );
-}
-
-/** The database server's URL; without one, starts the embedded database. */
-async function connectionOf(config: Config, parts: AsyncDisposableStack, log: Log): Promise<Connection> {
-  if (config.databaseUrl !== null) return { url: config.databaseUrl };
-  const keepUp = {
-    down: (why: string) => log.error({ why }, "the embedded database exited unexpectedly; restarting it"),
-    up: () => log.info("the embedded database is running again"),
-  };
-  const embedded = parts.use(await startEmbedded({ folder: join(config.data, "postgres"), keepUp }));
-  log.info({ folder: config.data }, "the embedded database is running");
-  return embedded.connection;
 }

@@ -29,6 +29,7 @@ export const ERROR_STATUS = {
   INTERRUPTED: 409,
   ABORTED: 409,
   CAPACITY: 429,
+  SECRET_UNREADABLE: 500,
   BACKEND_FAILED: 502,
   AGENT_UNAVAILABLE: 503,
   TIMEOUT: 504,
@@ -75,6 +76,7 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   ABORTED: "409: an abort ended the work; the message states the step and who requested it.",
   CAPACITY:
     "429: not enough is free now: fewer nodes than `pick` needs, or no call of the driver in the time of a reading; try again later.",
+  SECRET_UNREADABLE: "500: a stored secret cannot be decrypted; the message names its place and its key.",
   BACKEND_FAILED: "502: the driver, BMC or agent failed.",
   AGENT_UNAVAILABLE:
     "503: a step needs the agent, and the service has no provisioning listener or no agent for the node's architecture; the message says what to set up.",
@@ -110,6 +112,7 @@ export const ERROR_REMEDY: Readonly<Record<ErrorCode, string>> = {
   INTERRUPTED: "Find out on the machine how far the step came, then restart the work.",
   ABORTED: "Restart the work if it is still wanted.",
   CAPACITY: "Try again later, or request fewer nodes.",
+  SECRET_UNREADABLE: "Restore the key that the message names, or set the secret again.",
   BACKEND_FAILED: "Fix the problem named in the message, then restart.",
   AGENT_UNAVAILABLE: "Set up what the message names, then restart the work.",
   TIMEOUT: "Check whether the machine answers, then restart the work.",
@@ -151,6 +154,7 @@ export const REQUEST_ERRORS = {
     "The service does not reach its database. Send the request again later; a mutation may have taken effect, so send it with the same idempotency key.",
   TIMEOUT:
     "The service has cancelled a read of its database that took too long. Ask for less, or send the request again later.",
+  SECRET_UNREADABLE: "A secret cannot be encrypted or read with the keys of this replica. The message names the key.",
   SHUTTING_DOWN:
     "The process shut down before the request was answered. The request may have taken effect: send it again with the same idempotency key.",
   INTERNAL: "Unexpected error in the service. The log has the cause under `requestId`.",

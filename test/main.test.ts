@@ -305,7 +305,11 @@ describe("start that fails", () => {
     },
     {
       what: "an unreachable database",
-      environment: { DATABASE_URL: "postgres://ostler:s3cret@127.0.0.1:1/ostler", OSTLER_DB_WAIT_SECONDS: "0" },
+      environment: {
+        DATABASE_URL: "postgres://ostler:s3cret@127.0.0.1:1/ostler",
+        OSTLER_SECRET_KEYS: "off",
+        OSTLER_DB_WAIT_SECONDS: "0",
+      },
       says: /^Ostler cannot start: The database postgres:\/\/ostler:\*\*\*@127\.0\.0\.1:1\/ostler is not available: .*ECONNREFUSED 127\.0\.0\.1:1\.\n$/,
     },
     {
@@ -332,6 +336,7 @@ describe("start that fails", () => {
   test("a start that waits for its database exits at once on SIGTERM", async () => {
     const { child, exited, output } = run([], {
       OSTLER_PORT: "0",
+      OSTLER_SECRET_KEYS: "off",
       DATABASE_URL: "postgres://ostler@127.0.0.1:1/ostler",
     });
     await eventually("it waits", () => output.stderr.includes("cannot reach the database yet"), 30_000);

@@ -11,6 +11,7 @@ import { readConfig } from "../src/config/config.ts";
 import { createLog } from "../src/log.ts";
 import { migrateDatabaseOnly } from "../src/commands/migrate.ts";
 import { ask, scratch, startReplica } from "./replicas/lab.ts";
+import { TEST_KEYS } from "./support/keyring.ts";
 import { testDatabase } from "./support/database.ts";
 import { eventually } from "./support/eventually.ts";
 
@@ -77,7 +78,10 @@ test("after ostler migrate a role without the right to create tables can run the
 
 test("a role that lacks a privilege gets an error that names the privilege and the remedy", async () => {
   await using given = await twoRoles();
-  const config = readConfig({ DATABASE_URL: given.guestUrl, OSTLER_PORT: "0", OSTLER_DRIVER_WORKERS: "0" }, []);
+  const config = readConfig(
+    { DATABASE_URL: given.guestUrl, OSTLER_SECRET_KEYS: TEST_KEYS, OSTLER_PORT: "0", OSTLER_DRIVER_WORKERS: "0" },
+    [],
+  );
   const says = new RegExp(
     `^The database postgres://${given.guest}:\\*\\*\\*@.* denies this role a required privilege: permission denied for database ostler_test_\\S+\\. Make the role the owner .* listed in docs/replicas\\.md\\.$`,
   );

@@ -41,6 +41,9 @@ export interface Config extends ProvisioningConfig {
   readonly databaseUrl: string | null;
   /** URL for the LISTEN connection; null: `databaseUrl`. */
   readonly listenUrl: string | null;
+  /** Master keys of the secrets, themselves or in a file; both null: the key file of the embedded database. */
+  readonly secretKeys: string | null;
+  readonly secretKeysFile: string | null;
   /** Connections shared by the engine and the API's writes; the sizes of the other pools derive from it. */
   readonly dbPool: number;
   readonly prepare: (typeof PREPARING)[number];
@@ -139,6 +142,8 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
     data,
     databaseUrl,
     listenUrl,
+    secretKeys: value("OSTLER_SECRET_KEYS") || null,
+    secretKeysFile: value("OSTLER_SECRET_KEYS_FILE") || null,
     dbPool: wholeNumber("OSTLER_DB_POOL", value("OSTLER_DB_POOL"), DB_POOL_MIN, DB_POOL_MAX),
     prepare: oneOf("OSTLER_PREPARE", value("OSTLER_PREPARE"), PREPARING),
     dbWaitSeconds: wholeNumber("OSTLER_DB_WAIT_SECONDS", value("OSTLER_DB_WAIT_SECONDS"), 0, DB_WAIT_SECONDS_MAX),
@@ -200,10 +205,11 @@ export function readPlugins(
 
 /** The configuration for the log, without secrets. */
 export function configForLog(config: Config): Record<string, unknown> {
-  const { token, databaseUrl, listenUrl, ...open } = config;
+  const { token, secretKeys, databaseUrl, listenUrl, ...open } = config;
   return {
     ...open,
-    token: token === null ? null : "***",
+    token: token && "***",
+    secretKeys: secretKeys && "***",
     databaseUrl: databaseUrl && urlWithoutSecrets(databaseUrl),
     listenUrl: listenUrl && urlWithoutSecrets(listenUrl),
   };

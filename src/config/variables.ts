@@ -58,6 +58,16 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
     fallback: "",
     help: "PostgreSQL 15 or later, as postgres://user@host/name, with exactly one host; default: the embedded database",
   },
+  OSTLER_SECRET_KEYS: {
+    flag: "secret-keys",
+    fallback: "",
+    help: "master keys that encrypt the secrets in the database, newest first, comma-separated, each id:base64 of 32 bytes; off stores secrets in clear; one of this and OSTLER_SECRET_KEYS_FILE is required with DATABASE_URL; the embedded database makes a key at the first start, in the file secret-keys of its folder",
+  },
+  OSTLER_SECRET_KEYS_FILE: {
+    flag: "secret-keys-file",
+    fallback: "",
+    help: "file with the master keys, in place of OSTLER_SECRET_KEYS, one a line; others than its owner must not read it",
+  },
   OSTLER_LISTEN_URL: {
     flag: "listen-url",
     fallback: "",
@@ -194,6 +204,7 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
 
 const COMMANDS = `  ostler [flags]                    run the service
   ostler migrate [flags]            migrate the database of DATABASE_URL, and exit
+  ostler secrets status [flags]     list the keys of the stored secrets; also rotate, rewrap, encrypt
   ostler schema [--plugins a,b]     print the GraphQL schema with these driver plugins
   ostler boot dnsmasq [flags]       print the configuration of a dnsmasq for network boot; see ostler boot help
   ostler image add FILE [flags]     register an image of an operating system; see ostler image help

@@ -605,7 +605,8 @@ export interface Driver<Settings> {
   /**
    * Schema of an object with the variables that the steps read, none of them required. A step receives only these. A
    * request whose variables do not match it is refused, and a variable that no driver reads is reported in the plan. A
-   * schema that accepts any field passes all variables. Absent: the driver reads none.
+   * schema that accepts any field passes all variables. A text that is marked `writeOnly` is secret for all drivers.
+   * Absent: the driver reads none.
    */
   readonly variables?: Schema<object>;
   /** Absent: the network only. */

@@ -14,6 +14,7 @@ import { plainIssues, validate } from "./issues.ts";
 import type { Issue } from "./issues.ts";
 import { secretNames, shapeOf, publicSchemaOf, withoutNulls } from "./settings-shape.ts";
 import type { JsonSchema } from "./settings-shape.ts";
+import { secretVariablesOf } from "./variables.ts";
 
 /** The drivers that a node names. */
 export interface DriverChoice {
@@ -68,6 +69,8 @@ export interface Registry extends AsyncDisposable {
   /** Validates the settings of a discovery in the same way; null if the driver does not support discovery. */
   checkDiscovery(driver: AnyDriver, settings: unknown): Promise<SettingsResult> | null;
   secretFields(driver: AnyDriver): readonly string[];
+  /** Names of the variables that are secret. */
+  readonly secretVariables: ReadonlySet<string>;
 }
 
 /** Compositions that are kept; those of a fleet are few. */
@@ -88,6 +91,7 @@ export function createRegistry(
     circuits: new Circuits(),
     get: (name) => byName.get(name),
     secretFields: (driver) => secretNames(shapeOf(driver.settings)),
+    secretVariables: secretVariablesOf(drivers),
     compose({ driver, borrowed, fallbacks = {} }) {
       const key = JSON.stringify([driver, borrowed, fallbacks]);
       const known = kept.get(key);

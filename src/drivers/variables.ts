@@ -4,7 +4,7 @@ import type { AddressRules } from "./address-settings.ts";
 import { plainIssues, validate } from "./issues.ts";
 import type { Issue } from "./issues.ts";
 import type { Driver, Json, Schema } from "./driver.ts";
-import { jsonSchemaOf } from "./settings-shape.ts";
+import { jsonSchemaOf, secretNames, shapeOf, shapeProblem } from "./settings-shape.ts";
 
 export interface ReadVariables {
   /** Declared by name. */
@@ -25,6 +25,11 @@ export function variablesReadBy({ variables: schema }: Pick<Driver<unknown>, "va
   const read = { names: Object.keys(properties ?? {}), others: additionalProperties !== false };
   known.set(schema, read);
   return read;
+}
+
+/** Names of the variables that drivers declare as secret. They are secret for all drivers. */
+export function secretVariablesOf(drivers: readonly Pick<Driver<unknown>, "variables">[]): ReadonlySet<string> {
+  return new Set(drivers.flatMap(({ variables }) => (variables ? secretNames(shapeOf(variables)) : [])));
 }
 
 /** The variables that a driver receives. */
@@ -58,5 +63,8 @@ export function variablesProblem(schema: Schema<object>): string | null {
     return "its variables are not an object. Declare an object whose properties are the variables.";
   if (Array.isArray(required) && required.length > 0)
     return `its variable ${String(required[0])} is required. Make every variable optional, and fail in the step that needs it: not every request runs that step.`;
-  return null;
+  // Where a mark would be ignored, a secret would be stored and shown in clear.
+  return JSON.stringify(jsonSchemaOf(schema)).includes('"writeOnly":true')
+    ? shapeProblem(schema, "its variables")
+    : null;
 }

@@ -4,11 +4,14 @@ import type { Log } from "../log.ts";
 import type { Observer } from "../observer.ts";
 import type { Provisioning } from "./input/agent-media.ts";
 import type { KnownPlans } from "./plans/known-plans.ts";
+import type { Keyring } from "../store/secrets/keyring.ts";
 import type { Transact } from "./transaction.ts";
 
 export interface EngineContext {
   readonly transact: Transact;
   readonly registry: Registry;
+  /** Encrypts and decrypts secrets. */
+  readonly keyring: Keyring;
   readonly observer: Observer;
   readonly log: Log;
   /** Null: the service has no provisioning listener. */

@@ -6,6 +6,7 @@ import type { Observer } from "../observer.ts";
 import type { Database } from "../store/postgres/database.ts";
 import type { Notifier } from "../store/postgres/notifier.ts";
 import type { StoredJson } from "../store/records.ts";
+import type { Keyring } from "../store/secrets/keyring.ts";
 import { submitVerb } from "./admission/admit.ts";
 import { GroupAdmission } from "./admission/group-admission.ts";
 import { KnownPlans } from "./plans/known-plans.ts";
@@ -57,6 +58,7 @@ export type Engine = Awaited<ReturnType<typeof createEngine>>;
 export interface EngineOptions {
   readonly database: Database;
   readonly registry: Registry;
+  readonly keyring: Keyring;
   readonly notifier: Notifier;
   readonly log: Log;
   /** Receives the events of the work. Default: no observer. */
@@ -161,13 +163,13 @@ export async function createEngine(options: EngineOptions) {
 
 /** Creates everything that lives as long as the engine. */
 async function createParts(options: EngineOptions) {
-  const { database, registry, notifier, log, concurrency, observer = noopObserver } = options;
+  const { database, registry, keyring, notifier, log, concurrency, observer = noopObserver } = options;
   const transact = createTransact(database, notifier, observer);
   const clock = new ClockWatch({ database, log, observer });
   const claiming = { reader: database.claims, log, observer, checkClock: () => clock.check() };
   const leases = new Leases(database.claims);
   const claims = new ClaimLoop({ ...claiming, leases, notifier, concurrency });
-  const shared = { database, transact, registry, observer, log };
+  const shared = { database, transact, registry, keyring, observer, log };
   const { agents, bindAgent } = createAgents({
     ...shared,
     reader: database.reader,
@@ -192,6 +194,7 @@ async function createParts(options: EngineOptions) {
   const context: EngineContext = {
     transact,
     registry,
+    keyring,
     observer,
     log,
     provisioning: options.provisioning ?? null,

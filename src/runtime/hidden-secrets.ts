@@ -4,10 +4,10 @@
  */
 import { closeSync, openSync, readFileSync, readSync, writeSync } from "node:fs";
 
-/** The service's token, database credentials, and credentials for trace collectors. */
-const SECRET_VARIABLES = /^(OSTLER_TOKEN|OSTLER_LISTEN_URL|DATABASE_URL|PG[A-Z]+|OTEL_.*HEADERS)$/;
+/** The service's token, master keys, database credentials, and credentials for trace collectors. */
+const SECRET_VARIABLES = /^(OSTLER_TOKEN|OSTLER_SECRET_KEYS|OSTLER_LISTEN_URL|DATABASE_URL|PG[A-Z]+|OTEL_.*HEADERS)$/;
 /** Libraries read the others from the environment when they connect. */
-const READ_BY_CONFIG = new Set(["OSTLER_TOKEN", "OSTLER_LISTEN_URL", "DATABASE_URL"]);
+const READ_BY_CONFIG = new Set(["OSTLER_TOKEN", "OSTLER_SECRET_KEYS", "OSTLER_LISTEN_URL", "DATABASE_URL"]);
 
 export function isSecretVariable(name: string): boolean {
   return SECRET_VARIABLES.test(name);

@@ -2,6 +2,7 @@
  * Start-up steps that the service and `ostler migrate` share: wait for the database, open it, migrate it. Failures name
  * the database and say what to do.
  */
+import { join } from "node:path";
 import type { Config } from "../config/config.ts";
 import { urlWithoutSecrets } from "../config/config.ts";
 import { messageOf } from "../errors.ts";
@@ -9,6 +10,7 @@ import type { Log } from "../log.ts";
 import { isConnectionLoss, sqlState } from "../store/postgres/connection-errors.ts";
 import { migrateDatabase, openDatabase } from "../store/postgres/database.ts";
 import type { Connection, Database } from "../store/postgres/database.ts";
+import { startEmbedded } from "../store/postgres/embedded.ts";
 import { retryUntilReachable } from "../store/postgres/probe.ts";
 
 const NOT_PERMITTED = "42501";
@@ -22,6 +24,18 @@ export function waitForDatabase<T>(config: Config, work: () => Promise<T>, log: 
   const onWait = (error: unknown) =>
     log.warn({ err: rootOf(error), seconds }, "cannot reach the database yet; retrying");
   return retryUntilReachable(() => explainDatabaseErrors(config.databaseUrl, work), seconds, onWait);
+}
+
+/** The database server's URL; without one, starts the embedded database. */
+export async function connectionOf(config: Config, parts: AsyncDisposableStack, log: Log): Promise<Connection> {
+  if (config.databaseUrl !== null) return { url: config.databaseUrl };
+  const keepUp = {
+    down: (why: string) => log.error({ why }, "the embedded database exited unexpectedly; restarting it"),
+    up: () => log.info("the embedded database is running again"),
+  };
+  const embedded = parts.use(await startEmbedded({ folder: join(config.data, "postgres"), keepUp }));
+  log.info({ folder: config.data }, "the embedded database is running");
+  return embedded.connection;
 }
 
 /** Opens the database and migrates it to the newest migration. */

@@ -8,6 +8,8 @@ import type { Reader, Tx } from "./postgres/database.ts";
 import { pageClauses, pageOf } from "./postgres/pagination.ts";
 import type { Page, PageRequest } from "./postgres/pagination.ts";
 import { beginsWith, isNamed, rowsByNames } from "./names.ts";
+import type { Keyring, SecretError } from "./secrets/keyring.ts";
+import { decryptSecrets, encryptSecrets, SECRET_COLUMNS } from "./secrets/secret-columns.ts";
 import { imageSecrets, images, keyOfName, nodes, operationSecrets, operations } from "./tables.ts";
 
 export type ImageRow = typeof images.$inferSelect;
@@ -176,11 +178,12 @@ export async function nodesWithImages(
 // ---- user data
 
 /** Stores, replaces or removes (null) the default user data of an image. */
-export async function putImageUserData(tx: Tx, imageId: string, userData: string | null): Promise<void> {
-  if (userData === null) {
+export async function putImageUserData(tx: Tx, keyring: Keyring, imageId: string, given: string | null): Promise<void> {
+  if (given === null) {
     await tx.delete(imageSecrets).where(eq(imageSecrets.imageId, imageId));
     return;
   }
+  const userData = await encryptSecrets(tx, keyring, { column: SECRET_COLUMNS.imageUserData, row: imageId }, given);
   await tx
     .insert(imageSecrets)
     .values({ imageId, userData })
@@ -188,24 +191,39 @@ export async function putImageUserData(tx: Tx, imageId: string, userData: string
 }
 
 /** The default user data of an image, to be copied to an operation. */
-export async function imageUserData(reader: Reader, imageId: string): Promise<string | null> {
-  const [row] = await reader.select().from(imageSecrets).where(eq(imageSecrets.imageId, imageId));
-  return row?.userData ?? null;
+export async function imageUserData(
+  reader: Reader,
+  keyring: Keyring,
+  imageId: string,
+): Promise<string | SecretError | null> {
+  const rows = await reader.select().from(imageSecrets).where(eq(imageSecrets.imageId, imageId));
+  const values = rows.map((row) => [imageId, row.userData] as const);
+  return (await decryptSecrets(reader, keyring, SECRET_COLUMNS.imageUserData, values)).get(imageId) ?? null;
 }
 
-export async function putOperationUserData(tx: Tx, operationId: string, userData: string): Promise<void> {
-  await tx.insert(operationSecrets).values({ operationId, userData });
+export async function putOperationUserData(
+  tx: Tx,
+  keyring: Keyring,
+  operationId: string,
+  userData: string,
+): Promise<void> {
+  const cell = { column: SECRET_COLUMNS.operationUserData, row: operationId };
+  const encrypted = await encryptSecrets(tx, keyring, cell, userData);
+  await tx.insert(operationSecrets).values({ operationId, userData: encrypted });
 }
 
 /** User data of operations, for calls of drivers and for restarts. */
-export async function userDataOf(reader: Reader, operationIds: readonly string[]): Promise<Map<string, string>> {
-  if (operationIds.length === 0) return new Map();
-  const rows = await reader
-    .select()
-    .from(operationSecrets)
-    .where(inArrayParam(operationSecrets.operationId, operationIds));
-  return new Map(rows.map(({ operationId, userData }) => [operationId, userData]));
+export async function userDataOf(
+  reader: Reader,
+  keyring: Keyring,
+  operationIds: readonly string[],
+): Promise<Map<string, string | SecretError>> {
+  const rows = await storedUserData(reader, operationIds);
+  const values = rows.map(({ operationId, userData }) => [operationId, userData] as const);
+  return decryptSecrets(reader, keyring, SECRET_COLUMNS.operationUserData, values);
 }
+
+const storedUserData = rowsBy(operationSecrets, operationSecrets.operationId);
 
 export async function deleteOperationUserData(tx: Tx, operationId: string): Promise<void> {
   await tx.delete(operationSecrets).where(eq(operationSecrets.operationId, operationId));

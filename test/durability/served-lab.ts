@@ -12,6 +12,7 @@ import type { Engine } from "../../src/engine/engine.ts";
 import type { Transact } from "../../src/engine/transaction.ts";
 import { startEmbedded } from "../../src/store/postgres/embedded.ts";
 import { migrateDatabase } from "../../src/store/postgres/database.ts";
+import { TEST_KEYS } from "../support/keyring.ts";
 import { runEngine } from "../support/running-engine.ts";
 
 export interface ServedLab extends AsyncDisposable {
@@ -48,6 +49,7 @@ export async function openServedLab(): Promise<ServedLab> {
       env: {
         PATH: process.env["PATH"],
         DATABASE_URL: connection.url,
+        OSTLER_SECRET_KEYS: TEST_KEYS,
         OSTLER_PORT: "0",
         OSTLER_LOG: "error",
         OSTLER_POWER_SECONDS: "0",

@@ -13,8 +13,9 @@ import { isFingerprintOf } from "../../src/engine/input/secret-fingerprint.ts";
 import type { Database, Tx } from "../../src/store/postgres/database.ts";
 import { discoveriesPages, discoverySecretsOf } from "../../src/store/operations/discoveries.ts";
 import type { DiscoveryRow } from "../../src/store/operations/discoveries.ts";
-import { nodesByNames, secretsOf } from "../../src/store/nodes/nodes.ts";
+import { nodesByNames } from "../../src/store/nodes/nodes.ts";
 import type { operations } from "../../src/store/tables.ts";
+import { secretsOf, testKeyring } from "../support/keyring.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest } from "../support/builders.ts";
 import { aDriver } from "../support/driver.ts";
@@ -132,7 +133,7 @@ describe("discovered machine", () => {
       settings: { fake: { controller: host(1) } },
     });
     expect(named?.clusterId).not.toBeNull();
-    expect(await secretsOf(ostler.database.reader, named?.id ?? "")).toEqual({ fake: { password: PASSWORD } });
+    expect(await secretsOf(ostler.database, named?.id ?? "")).toEqual({ fake: { password: PASSWORD } });
     expect(await ostler.transitions({ id: unnamed?.id ?? "", name: "" })).toMatchObject([
       {
         event: "register",
@@ -381,13 +382,15 @@ describe("discovery secrets", () => {
       settings: { password: PASSWORD, gate: gate.name, dead: [host(9)] },
     });
     await gate.arrivals();
-    expect(await discoverySecretsOf(ostler.database.reader, waiting)).toEqual({ password: PASSWORD });
+    expect(await discoverySecretsOf(ostler.database.reader, await testKeyring(ostler.database), waiting)).toEqual({
+      password: PASSWORD,
+    });
     expect((await ostler.operation(waiting)).options.discovery?.settings).not.toHaveProperty("password");
     gate.open();
     const id = await begin({ addresses: [host(1)], driver: "plain", settings: { password: PASSWORD } });
     for (const ended of [id, waiting]) {
       await ostler.operationEnds(ended);
-      expect(await discoverySecretsOf(ostler.database.reader, ended)).toEqual({});
+      expect(await discoverySecretsOf(ostler.database.reader, await testKeyring(ostler.database), ended)).toEqual({});
     }
     expect((await rows(id))[0]?.failure?.message).toContain('login root/"***" was refused');
   });
@@ -677,7 +680,7 @@ describe("discovery whose process ends", () => {
       "REGISTERED",
     ]);
     expect(Object.keys(await here.nodeStates())).toHaveLength(4);
-    expect(await discoverySecretsOf(here.database.reader, id)).toEqual({});
+    expect(await discoverySecretsOf(here.database.reader, await testKeyring(here.database), id)).toEqual({});
   });
 
   test("discovery whose process shuts down cancels its probes, records none of them, and is continued by another process", async () => {

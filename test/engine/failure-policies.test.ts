@@ -2,6 +2,7 @@
 import { afterAll, describe, expect, test } from "vitest";
 import { callbackPath } from "../../src/engine/execution/boundary/callback.ts";
 import { cleanUpFailures } from "../../src/store/operations/operation-failures.ts";
+import { testKeyring } from "../support/keyring.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { changeNode } from "../support/change-node.ts";
@@ -173,9 +174,9 @@ describe("CLEAN_UP_ALL", () => {
     await ostler.nodeBecomes(waiting, "STOPPED");
     const run = await ostler.run(id, parked);
     expect(run).toMatchObject({ state: "WAITING", waitReason: "CALLBACK" });
-    expect(await ostler.engine.receiveCallback(callbackPath(run, run.generation).split("/").at(-1) ?? "", {})).toBe(
-      "TAKEN",
-    );
+    const key = (await testKeyring(ostler.database)).callbackKey(run);
+    const path = callbackPath(run.id, key, run.generation);
+    expect(await ostler.engine.receiveCallback(path.split("/").at(-1) ?? "", {})).toBe("TAKEN");
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
     expect(await Promise.all([bad, waiting, parked].map((node) => ostler.nodeState(node)))).toEqual([
       "AVAILABLE",

@@ -8,6 +8,7 @@ import type { NewImage } from "../../src/engine/images/images.ts";
 import { imagesByNames, userDataOf } from "../../src/store/images.ts";
 import type { ImageRow } from "../../src/store/images.ts";
 import { insertInventories } from "../../src/store/nodes/nodes.ts";
+import { testKeyring } from "../support/keyring.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import type { AnyCall } from "../support/driver.ts";
@@ -439,7 +440,8 @@ describe("the plan of an image", () => {
 });
 
 describe("user data", () => {
-  const userDataIn = async (operationId: string) => (await userDataOf(reader, [operationId])).get(operationId);
+  const userDataIn = async (operationId: string) =>
+    (await userDataOf(reader, await testKeyring(ostler.database), [operationId])).get(operationId);
 
   test("the default of the image applies, the request replaces it, and null drops it", async () => {
     const image = await registered({ userData: "#cloud-config of the image" });

@@ -2,7 +2,8 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, describe, expect, test } from "vitest";
 import type { BorrowedInterfaces } from "../../src/engine/inventory/node-settings.ts";
-import { secretFieldsOf, secretsOf } from "../../src/store/nodes/nodes.ts";
+import { secretFieldsOf } from "../../src/store/nodes/nodes.ts";
+import { secretsOf } from "../support/keyring.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { changeNode } from "../support/change-node.ts";
@@ -170,7 +171,7 @@ describe("registerNodes", () => {
     expect((await ostler.node(node)).settings).toEqual({
       fake: expect.not.objectContaining({ password: expect.anything() }),
     });
-    expect(await secretsOf(ostler.database.reader, node.id)).toEqual({ fake: { password: "correct-horse" } });
+    expect(await secretsOf(ostler.database, node.id)).toEqual({ fake: { password: "correct-horse" } });
     expect((await secretFieldsOf(ostler.database.reader, [node.id])).get(node.id)).toEqual({ fake: ["password"] });
   });
 });
@@ -300,7 +301,7 @@ describe("updateNodes", () => {
       labels: { rack: "1" },
       settings: { fake: { delayMs: 9 } },
     });
-    expect(await secretsOf(ostler.database.reader, node.id)).toEqual({ fake: { password: "correct-horse" } });
+    expect(await secretsOf(ostler.database, node.id)).toEqual({ fake: { password: "correct-horse" } });
   });
 
   test("updateNodes without a change keeps the revision and the secrets", async () => {
@@ -327,7 +328,7 @@ describe("updateNodes", () => {
     }
     await changeNode(ostler.engine, ALICE, node.id, { settings: { password: "battery-staple" } });
     expect(await ostler.node(node)).toMatchObject({ revision: before.revision + 1, settings: before.settings });
-    expect(await secretsOf(ostler.database.reader, node.id)).toEqual({ fake: { password: "battery-staple" } });
+    expect(await secretsOf(ostler.database, node.id)).toEqual({ fake: { password: "battery-staple" } });
     expect(
       (await changeNode(ostler.engine, ALICE, node.id, { ifRevision: before.revision, labels: {} })).refusals,
     ).toMatchObject([{ code: "STALE_REVISION" }]);

@@ -1,6 +1,7 @@
 /** Presence: reports of monitoring change the presence of nodes and nothing else, node by node. */
 import { afterAll, describe, expect, test } from "vitest";
-import { nodesByNames, secretsOf } from "../../src/store/nodes/nodes.ts";
+import { nodesByNames } from "../../src/store/nodes/nodes.ts";
+import { secretsOf } from "../support/keyring.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 import { heldIn } from "../support/held-work.ts";
 
@@ -95,7 +96,7 @@ describe("presence report of an unknown node", () => {
       controller: "10.0.0.7",
       revision: 1,
     });
-    expect(await secretsOf(ostler.database.reader, made?.id ?? "")).toEqual({ fake: { password: "correct-horse" } });
+    expect(await secretsOf(ostler.database, made?.id ?? "")).toEqual({ fake: { password: "correct-horse" } });
     expect(await ostler.transitions({ id: made?.id ?? "", name: "" })).toMatchObject([
       { event: "register", toState: "ENROLLED", actor: "alice", operationId: null },
     ]);

@@ -4,7 +4,8 @@ import { afterAll, describe, expect, test } from "vitest";
 import type { UpdateNodesRequest, UpdatedNodes } from "../../src/engine/inventory/update-nodes.ts";
 import { editGroups } from "../../src/engine/inventory/update-nodes.ts";
 import type { NodePatch } from "../../src/engine/inventory/node-patch.ts";
-import { secretsOf } from "../../src/store/nodes/nodes.ts";
+
+import { secretsOf } from "../support/keyring.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import { aDriver } from "../support/driver.ts";
@@ -209,7 +210,7 @@ describe("settings", () => {
       .aNode()
       .with("vault", { password: "s3cret", ...settings })
       .made();
-  const secretOf = async ({ id }: TestNode) => secretsOf(ostler.database.reader, id);
+  const secretOf = async ({ id }: TestNode) => secretsOf(ostler.database, id);
 
   test("updateNodes lays settings over those of the drivers that each node uses, and refuses nodes of other drivers [R-587]", async () => {
     const own = await ostler.aNode().made();

@@ -1,6 +1,7 @@
 /** Nodes through the API: registration, fields, updates, maintenance, deletion. */
 import { afterAll, describe, expect, test } from "vitest";
 import { KINDS, phasesOf } from "../durability/expectations.ts";
+import { secretsOf } from "../support/keyring.ts";
 import { aGate } from "../support/builders.ts";
 import { serviceUnderTest } from "../support/service.ts";
 
@@ -308,11 +309,10 @@ describe("updating a node", () => {
 
   test("updateNodes keeps omitted secrets and replaces given ones", async () => {
     const node = await aNode({ settings: { password: "first-secret" } });
-    const secrets = async () =>
-      (
-        await ostler.test
-          .sql`select secrets from node_secrets s join nodes n on n.id = s.node_id where n.name = ${node.name}`
-      )[0]?.["secrets"];
+    const secrets = async () => {
+      const [row] = await ostler.test.sql`select id from nodes where name = ${node.name}`;
+      return secretsOf(ostler.database, String(row?.["id"]));
+    };
     expect((await update({ nodes: { ids: [node.id] }, driver: { fake: { delayMs: 9 } } })).nodes).toMatchObject([
       { drivers: [{ settings: { fake: { delayMs: 9 } }, secretsSet: ["password"] }] },
     ]);

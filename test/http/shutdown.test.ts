@@ -9,6 +9,7 @@ import type { FormattedExecutionResult } from "graphql";
 import postgres from "postgres";
 import { afterAll, expect, inject, test } from "vitest";
 import { WebSocket } from "ws";
+import { TEST_KEYS } from "../support/keyring.ts";
 import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { urlOf } from "../support/global-setup.ts";
@@ -54,6 +55,7 @@ async function startProcess(): Promise<{
       PATH: process.env["PATH"],
       NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],
       DATABASE_URL: databaseUrl,
+      OSTLER_SECRET_KEYS: TEST_KEYS,
     },
     stdio: ["ignore", "pipe", "pipe"],
   });

@@ -11,6 +11,7 @@ import { startService } from "../../src/app.ts";
 import { readConfig } from "../../src/config/config.ts";
 import { createLog } from "../../src/log.ts";
 import { ask } from "../replicas/lab.ts";
+import { TEST_KEYS } from "../support/keyring.ts";
 import { testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 
@@ -63,6 +64,7 @@ async function lab(environment: Readonly<Record<string, string>> = {}, given: Bm
       readConfig(
         {
           DATABASE_URL: database.url,
+          OSTLER_SECRET_KEYS: TEST_KEYS,
           OSTLER_DATA: folder,
           OSTLER_PORT: "0",
           OSTLER_PLUGINS: "redfish",

@@ -12,6 +12,7 @@ import { fileURLToPath } from "node:url";
 import { createClient } from "graphql-ws";
 import { WebSocket } from "ws";
 import { startEmbedded } from "../../src/store/postgres/embedded.ts";
+import { TEST_KEYS } from "../support/keyring.ts";
 import { ask as askService } from "../support/ask.ts";
 import { TRANSITION_FIELDS } from "../support/transition-log.ts";
 import type { LoggedTransition } from "../support/transition-log.ts";
@@ -71,6 +72,7 @@ export async function startReplica(
     env: {
       PATH: process.env["PATH"],
       DATABASE_URL: databaseUrl,
+      OSTLER_SECRET_KEYS: TEST_KEYS,
       OSTLER_PORT: "0",
       OSTLER_POWER_SECONDS: "0",
       FAKE_DRIVER_JOURNAL: file,

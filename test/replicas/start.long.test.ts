@@ -78,7 +78,12 @@ test.each([
 test("a start with a LISTEN address that cannot be resolved fails immediately", async () => {
   await using database = await testDatabase();
   const config = readConfig(
-    { DATABASE_URL: database.url, OSTLER_HOST: "nowhere.invalid", OSTLER_TOKEN: "a-token-of-some-length" },
+    {
+      DATABASE_URL: database.url,
+      OSTLER_SECRET_KEYS: "off",
+      OSTLER_HOST: "nowhere.invalid",
+      OSTLER_TOKEN: "a-token-of-some-length",
+    },
     ["--data", folder, "--port", "0"],
   );
   const lines: string[] = [];

@@ -13,6 +13,7 @@ import type { Transact } from "../../src/engine/transaction.ts";
 import { createLog } from "../../src/log.ts";
 import type { Log } from "../../src/log.ts";
 import { createNotifier } from "../../src/store/postgres/notifier.ts";
+import { testKeyring } from "./keyring.ts";
 import { openDatabase } from "../../src/store/postgres/database.ts";
 import type { Connection, Database } from "../../src/store/postgres/database.ts";
 
@@ -76,6 +77,7 @@ export async function runEngine(connection: Connection, setup: EngineSetup = {})
     await createEngine({
       database,
       registry,
+      keyring: await testKeyring(opened),
       notifier,
       log,
       concurrency: setup.concurrency ?? 32,

@@ -31,6 +31,7 @@ import { testDatabase } from "./database.ts";
 import type { TestDatabase } from "./database.ts";
 import { eventually } from "./eventually.ts";
 import { countListeners } from "./feed.ts";
+import { testKeyring } from "./keyring.ts";
 import { inputTypeOf } from "./input-type.ts";
 
 export type Variables = Readonly<Record<string, unknown>>;
@@ -167,6 +168,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
     await createEngine({
       database,
       registry,
+      keyring: await testKeyring(database),
       notifier,
       log,
       ...observer,

@@ -42,7 +42,7 @@ interface CallRequest {
   readonly args: readonly unknown[];
 }
 
-function jobOf({ settings, discover }: AnyDriver, { target, step, call, args }: CallRequest): Job {
+function jobOf({ settings, discover, variables }: AnyDriver, { target, step, call, args }: CallRequest): Job {
   // Keeps the tracing context of the caller for reports that arrive during the call.
   const inCallerContext = AsyncLocalStorage.snapshot();
   const ofStep = "memo" in call ? call : null;
@@ -64,7 +64,11 @@ function jobOf({ settings, discover }: AnyDriver, { target, step, call, args }: 
     deadline: call.deadline,
     dispatch,
     repeatable: step?.idempotent ?? true,
-    secrets: [...secretsOf(schema, call.settings), ...userDataSecrets(ofStep?.userData ?? null)],
+    secrets: [
+      ...secretsOf(schema, call.settings),
+      ...(variables ? secretsOf(variables, ofStep?.variables) : []),
+      ...userDataSecrets(ofStep?.userData ?? null),
+    ],
     listener: {
       log: (text) => inCallerContext(() => call.log(text)),
       timed: (name, work) => inCallerContext(() => call.timed(name, work)),

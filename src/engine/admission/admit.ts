@@ -8,6 +8,7 @@
 import { hashOf } from "../../runtime/canonical-json.ts";
 import { lockNodes, nodesByIds } from "../../store/nodes/nodes.ts";
 import { readSite } from "../../store/site.ts";
+import { NO_VARIABLES, withoutSecrets } from "../input/variables.ts";
 import { nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedRequest, refuseRequest } from "../input/answers.ts";
@@ -38,8 +39,9 @@ export async function submitVerb(
 ): Promise<SubmitAnswer> {
   const options = request.options ?? {};
   const { kind, onFailure, waves, maxParallel } = request;
-  const { userData, ...open } = request;
-  const secrets = userData == null ? {} : { userData };
+  const { userData, ...others } = request;
+  const { open, secrets: secretVariables } = withoutSecrets(others, context.registry.secretVariables);
+  const secrets = { ...secretVariables, ...(userData != null && { userData }) };
   const hash = hashOf({ ...open, options, restartOf: null, ...(userData === null && { userData }) });
   const admission: Admission = {
     caller,
@@ -52,7 +54,7 @@ export async function submitVerb(
         options,
         restarts: null,
         rollout: { onFailure, waves, maxParallel },
-        earlierVariables: {},
+        earlier: NO_VARIABLES,
         image: request.image ?? null,
         userData,
         select: ({ tx }) => selectNodes(tx, request.nodes, { lockIn: request.dryRun ? undefined : tx }),
@@ -102,7 +104,7 @@ async function admit(transaction: Transaction, context: EngineContext, admission
   const selected: SelectedPart[] = [];
   for (const given of admission.submissions) {
     const chosen = await withRunbookSteps(tx, given);
-    const installed = await operationImage(tx, given, { keep: !terms.dryRun });
+    const installed = await operationImage(tx, context.keyring, given, { keep: !terms.dryRun });
     const selection = await given.select(transaction);
     const flaws = [chosen, installed].flatMap((one) => ("refusals" in one ? one.refusals : []));
     if ("refusals" in chosen || "refusals" in installed)
@@ -126,7 +128,7 @@ async function admit(transaction: Transaction, context: EngineContext, admission
   for (const part of selected)
     parts.push(await decidePart(transaction, { ...part, nodes }, { context, policy, terms }));
   const request = { ...admission, policy, parts };
-  const judged = await judgeRequest(request);
+  const judged = await judgeRequest(context.keyring, request);
   if ("answer" in judged) return judged.answer;
   return acceptedRequest(await storeOperations(transaction, context, admittedParts(request)), judged);
 }

@@ -3,6 +3,9 @@ import type { Refusal } from "../../errors.ts";
 import type { FailurePolicy } from "../../lifecycle/operation-states.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { Plan, SitePolicy } from "../../store/records.ts";
+import { SecretError } from "../../store/secrets/keyring.ts";
+import type { Keyring } from "../../store/secrets/keyring.ts";
+import { unreadableSecret } from "../input/unreadable-secret.ts";
 import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
@@ -78,7 +81,7 @@ export async function decidePart(
     lockIn: terms.dryRun ? null : tx,
   };
   const decisions = await planNodes(tx, new Map(own.map((node) => [node.id, node])), basis);
-  const variablesOf = await effectiveVariables(tx, own, submission, terms.variables);
+  const variablesOf = await effectiveVariables(tx, context, own, { submission, given: terms.variables });
   const powerOnFailure = powerOnFailureOf(terms, submission.options, policy);
   const admitted: AdmittedNode[] = [];
   const answers: NodeAnswer[] = [];
@@ -95,10 +98,16 @@ export async function decidePart(
       answers.push(refusedAnswer(ref, nodeId, node, decision));
       continue;
     }
+    const variables = variablesOf(node);
+    if (variables instanceof SecretError) {
+      const refusal = unreadableSecret(`Node ${node.name}`, variables, nodeId);
+      answers.push(refusedAnswer(ref, nodeId, node, { refusal }));
+      continue;
+    }
     const one = {
       ...decision,
       node,
-      variables: variablesOf(node),
+      variables,
       powerOnFailure: mayPowerOff(decision.plan) ? powerOnFailure : null,
     };
     const { flaws, warnings } = await checkVariables(one);
@@ -133,7 +142,7 @@ export type Judgement =
   | { readonly planHash: string; readonly answers: readonly NodeAnswer[] };
 
 /** Decides the request as a whole. */
-export async function judgeRequest({ terms, parts }: DecidedRequest): Promise<Judgement> {
+export async function judgeRequest(keyring: Keyring, { terms, parts }: DecidedRequest): Promise<Judgement> {
   const answers = parts.flatMap((part) => part.answers);
   const isRefused = answers.some(({ refusal }) => refusal !== null);
   const acceptance = terms.acceptance ?? "ALL_OR_NOTHING";
@@ -142,15 +151,15 @@ export async function judgeRequest({ terms, parts }: DecidedRequest): Promise<Ju
     const results = answers.map((answer) => ({ ...answer, accepted: terms.dryRun === true && answer.accepted }));
     return { answer: { operationId: null, results, refusals: summaryOf(answers), replayed: false } };
   }
-  const planHash = await planHashOf(parts);
+  const planHash = await planHashOf(keyring, parts);
   const stale = terms.planHash === undefined ? null : stalePlan(parts, terms.planHash, planHash);
   if (stale) return { answer: refuseRequest([stale]) };
-  const tooLarge = parts.flatMap(({ submission: { earlierVariables } }) =>
+  const tooLarge = parts.flatMap(({ submission: { earlier } }) =>
     sizeFlaws(
       "The variables together with those of the restarted operation",
-      overlayKeepingNulls(earlierVariables, terms.variables),
+      overlayKeepingNulls(earlier.values, terms.variables),
       ["input", "variables"],
-      earlierVariables,
+      earlier.values,
     ),
   );
   if (tooLarge.length > 0) return { answer: refuseRequest(tooLarge) };

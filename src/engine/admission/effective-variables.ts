@@ -3,18 +3,20 @@
  * a restart continues, then the request itself, then the host group. Nodes with the same cluster and host group share
  * one object.
  */
-import { hashOf } from "../../runtime/canonical-json.ts";
+import { canonicalJson, hashOf } from "../../runtime/canonical-json.ts";
 import { clustersByIds } from "../../store/nodes/clusters.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { Reader } from "../../store/postgres/database.ts";
-import type { JsonObject } from "../../store/records.ts";
-import { HOST_GROUP, isJsonObject, overlay } from "../input/variables.ts";
+import { SecretError } from "../../store/secrets/keyring.ts";
+import { MASK, openVariables } from "../../store/secrets/variables.ts";
+import type { OpenVariables } from "../../store/secrets/variables.ts";
+import type { EngineContext } from "../context.ts";
+import { HOST_GROUP, NO_VARIABLES, isJsonObject, overlay } from "../input/variables.ts";
 import type { EffectiveVariable, VariableSource } from "../input/variables.ts";
 import type { Submission } from "./submission.ts";
 
-export interface EffectiveVariables {
-  readonly values: JsonObject;
-  /** The same values by name. */
+export interface EffectiveVariables extends OpenVariables {
+  /** The same values by name, with secret ones masked. */
   readonly list: readonly EffectiveVariable[];
   readonly hash: string;
 }
@@ -22,12 +24,13 @@ export interface EffectiveVariables {
 /** Returns the effective variables of each of these nodes. */
 export async function effectiveVariables(
   reader: Reader,
+  { keyring, registry: { secretVariables } }: Pick<EngineContext, "keyring" | "registry">,
   nodes: readonly NodeRow[],
-  { earlierVariables, options }: Pick<Submission, "earlierVariables" | "options">,
-  given: unknown,
-): Promise<(node: NodeRow) => EffectiveVariables> {
+  { submission: { earlier, options }, given }: { readonly submission: Submission; readonly given: unknown },
+): Promise<(node: NodeRow) => EffectiveVariables | SecretError> {
   const ids = [...new Set(nodes.flatMap(({ clusterId }) => (clusterId === null ? [] : [clusterId])))];
-  const ofClusters = new Map((await clustersByIds(reader, ids)).map(({ id, variables }) => [id, variables]));
+  const column = { column: "clusterVariables", declared: secretVariables } as const;
+  const ofClusters = await openVariables(reader, keyring, column, await clustersByIds(reader, ids));
   const own = isJsonObject(given) ? given : {};
   const known = new Map<string, EffectiveVariables>();
   return ({ clusterId, hostGroup }) => {
@@ -35,16 +38,22 @@ export async function effectiveVariables(
     const key = JSON.stringify([clusterId, group]);
     const found = known.get(key);
     if (found) return found;
-    const values = overlay(ofClusters.get(clusterId ?? ""), { ...earlierVariables, ...own }, { [HOST_GROUP]: group });
+    const ofCluster = ofClusters.get(clusterId ?? "") ?? NO_VARIABLES;
+    if (ofCluster instanceof SecretError) return ofCluster;
+    const values = overlay(ofCluster.values, { ...earlier.values, ...own }, { [HOST_GROUP]: group });
+    const secretNames = new Set(
+      [...secretVariables, ...ofCluster.secretNames, ...earlier.secretNames].filter((name) => name in values),
+    );
     const sourceOf = (name: string): VariableSource => {
       if (name === HOST_GROUP) return "HOST_GROUP";
       if (Object.hasOwn(own, name)) return "REQUEST";
-      return Object.hasOwn(earlierVariables, name) ? "EARLIER_REQUEST" : "CLUSTER";
+      return Object.hasOwn(earlier.values, name) ? "EARLIER_REQUEST" : "CLUSTER";
     };
     const list = Object.entries(values)
-      .map(([name, value]) => ({ name, value, source: sourceOf(name) }))
+      .map(([name, value]) => ({ name, value: secretNames.has(name) ? MASK : value, source: sourceOf(name) }))
       .toSorted((a, b) => (a.name < b.name ? -1 : 1));
-    const effective = { values, list, hash: hashOf(values) };
+    const hash = secretNames.size === 0 ? hashOf(values) : keyring.digest(canonicalJson(values));
+    const effective = { values, secretNames, list, hash };
     known.set(key, effective);
     return effective;
   };

@@ -134,7 +134,7 @@ async function acceptedOf(
   admissions: readonly NamedAdmission[],
 ): Promise<Map<NamedAdmission, Accepted>> {
   const { tx } = transaction;
-  const prepared = await preparedParts(transaction, admissions);
+  const prepared = await preparedParts(transaction, context, admissions);
   const nodes = await lockFreeNodes(tx, refsOfAll([...prepared.keys()]));
   const byRef = new Map(nodes.flatMap((node) => [[node.id, node] as const, [nameKey(node.name), node] as const]));
   const [busy, { policy }] = await Promise.all([busyByNode(tx, idsOf(nodes)), readSite(tx)]);
@@ -150,7 +150,7 @@ async function acceptedOf(
     const { terms } = admission;
     const decided = await decidePart(transaction, { ...part, selection, nodes: own }, { context, policy, terms, busy });
     const request = { ...admission, policy, parts: [decided] };
-    const judgement = await judgeRequest(request);
+    const judgement = await judgeRequest(context.keyring, request);
     if ("answer" in judgement || judgement.answers.some(({ refusal }) => refusal !== null)) continue;
     accepted.set(admission, { request, judgement });
     for (const id of own.keys()) taken.add(id);
@@ -161,6 +161,7 @@ async function acceptedOf(
 /** The submissions of the requests that are not repeated ones, with what they install. */
 async function preparedParts(
   { tx }: Transaction,
+  { keyring }: EngineContext,
   admissions: readonly NamedAdmission[],
 ): Promise<Map<NamedAdmission, Pick<SelectedPart, "submission" | "installed">>> {
   const keyOf = ({ caller: { actor }, terms: { idempotencyKey: key } }: Admission) =>
@@ -171,7 +172,7 @@ async function preparedParts(
     const [submission] = admission.submissions;
     if (!submission || keyOf(admission).some(({ actor, key }) => inUse.has(actorKey(actor, key)))) continue;
     const chosen = await withRunbookSteps(tx, submission);
-    const installed = await operationImage(tx, submission, { keep: true });
+    const installed = await operationImage(tx, keyring, submission, { keep: true });
     if ("refusals" in chosen || "refusals" in installed) continue;
     // Two requests with one key cannot be stored together.
     for (const { actor, key } of keyOf(admission)) inUse.add(actorKey(actor, key));

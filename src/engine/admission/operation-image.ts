@@ -12,7 +12,10 @@ import type { ImageRef, ImageRow } from "../../store/images.ts";
 import { newestInventories } from "../../store/nodes/nodes.ts";
 import type { InventoryRow, NodeRow } from "../../store/nodes/nodes.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
+import { SecretError } from "../../store/secrets/keyring.ts";
+import type { Keyring } from "../../store/secrets/keyring.ts";
 import type { JsonObject, Plan } from "../../store/records.ts";
+import { unreadableSecret } from "../input/unreadable-secret.ts";
 import { userDataFlaws } from "../images/image-rules.ts";
 import { fitOf } from "../images/machine-facts.ts";
 import type { Fit } from "../images/machine-facts.ts";
@@ -45,13 +48,17 @@ export function imageChoiceFlaws({ options, image, userData, restarts }: Submiss
 /** The image and the user data of a submission. `keep`: so that the image is not deleted before the commit. */
 export async function operationImage(
   tx: Tx,
+  keyring: Keyring,
   { image: ref, userData, restarts }: Submission,
   { keep }: { readonly keep: boolean },
 ): Promise<OperationImage | { readonly refusals: readonly Refusal[] }> {
   if (ref === null) return { image: null, userData: userData ?? null };
   const image = "id" in ref && !isUuid(ref.id) ? undefined : await (keep ? keepImage(tx, ref) : imageByRef(tx, ref));
   if (!image) return { refusals: [restarts === null ? unknownImage(ref, await registered(tx)) : deletedImage(ref)] };
-  return { image, userData: userData === undefined ? await imageUserData(tx, image.id) : userData };
+  if (userData !== undefined) return { image, userData };
+  const stored = await imageUserData(tx, keyring, image.id);
+  if (stored instanceof SecretError) return { refusals: [unreadableSecret(`Image ${image.name}`, stored)] };
+  return { image, userData: stored };
 }
 
 function unknownImage(ref: ImageRef, names: string): Refusal {

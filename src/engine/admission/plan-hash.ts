@@ -9,6 +9,7 @@ import { FAILURE_POLICIES } from "../../lifecycle/operation-states.ts";
 import { createYielding } from "../../runtime/yielding.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
 import type { Plan } from "../../store/records.ts";
+import type { Keyring } from "../../store/secrets/keyring.ts";
 import type { FailurePolicy } from "../../lifecycle/operation-states.ts";
 import { countedRefs } from "../input/answers.ts";
 import { listed } from "../input/name-rules.ts";
@@ -46,7 +47,7 @@ const MARK_LENGTH = 4;
 const MARKED_MAX = 50;
 
 /** Hash of the operations that a request would store. */
-export async function planHashOf(parts: readonly PlannedPart[]): Promise<string> {
+export async function planHashOf(keyring: Keyring, parts: readonly PlannedPart[]): Promise<string> {
   // Nodes with the same drivers share one plan object, which is hashed once.
   const plans = new Map<Plan, string>();
   const hashes = new Map(NAMES.map((name) => [name, createHash("sha256")]));
@@ -58,7 +59,8 @@ export async function planHashOf(parts: readonly PlannedPart[]): Promise<string>
   const yieldWhenDue = createYielding();
   for (const [index, { submission, installed, onFailure, admitted }] of parts.entries()) {
     const { kind, options } = submission;
-    const { image, userData } = installed;
+    const { image } = installed;
+    const userData = installed.userData === null ? null : keyring.digest(installed.userData);
     add({ kind, onFailure, hostGroup: options.hostGroup ?? null, image: [image?.id, image?.checksum, userData] });
     for (const { node, plan, target, variables, powerOnFailure, rootDisk } of admitted) {
       const planHash = plans.get(plan) ?? hashOf(plan);

@@ -10,11 +10,15 @@ import type { Reader } from "../../store/postgres/database.ts";
 import { nodesByIds } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import { userDataOf } from "../../store/images.ts";
+import { SecretError, orThrow, readable } from "../../store/secrets/keyring.ts";
+import { openVariables } from "../../store/secrets/variables.ts";
 import { operationsByIds } from "../../store/operations/operations.ts";
 import type { OperationRow } from "../../store/operations/operations.ts";
 import { plansByHashes } from "../../store/runs/plans.ts";
 import { cleanedUpAfter, newestWork } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
+import { unreadableSecret } from "../input/unreadable-secret.ts";
+import { NO_VARIABLES, withoutSecrets } from "../input/variables.ts";
 import { idsOf, nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
@@ -22,7 +26,8 @@ import type { Acceptance, NodeAnswer, SubmitAnswer } from "../input/answers.ts";
 import { submitRestart } from "./admit.ts";
 import { earlierWorkOf, refusalOfRestart } from "./earlier-work.ts";
 import type { RestartFrom } from "./earlier-work.ts";
-import { replayOf } from "./idempotency.ts";
+import { inputHashWith, isHashOfInput, replayOf } from "./idempotency.ts";
+import type { IsSameInput } from "./idempotency.ts";
 import type { RequestTerms, Rollout } from "./request-terms.ts";
 import type { EarlierWork, Submission } from "./submission.ts";
 import type { Caller } from "../transaction.ts";
@@ -46,19 +51,22 @@ export async function restartWork(
   caller: Caller,
   request: RestartRequest,
 ): Promise<SubmitAnswer> {
-  const inputHash = hashOf({ ...request, kind: "RESTART" });
+  const { open, secrets } = withoutSecrets(request, context.registry.secretVariables);
+  const hash = hashOf({ ...open, kind: "RESTART" });
+  const inputHash = await inputHashWith(hash, secrets, { idempotencyKey: request.idempotencyKey });
+  const isSameInput: IsSameInput = (stored) => isHashOfInput(hash, secrets, stored);
   const acceptance = request.acceptance ?? "BEST_EFFORT";
   const terms: RequestTerms = { ...request, ...given(request), acceptance };
   const prepared = await context.transact(async ({ tx }) => {
-    const found = await prepareRestart(tx, request, acceptance);
+    const found = await prepareRestart(tx, context, request, acceptance);
     if (!("refusals" in found)) return found;
     // Checked last: a repeated request finds the work of the first one in its way, which may have started just now.
-    const replay = await replayOf(tx, caller, terms, (storedHash) => storedHash === inputHash);
+    const replay = await replayOf(tx, caller, terms, isSameInput);
     return { answer: replay ?? { ...refuseRequest(found.refusals), results: found.results } };
   });
   if ("answer" in prepared) return prepared.answer;
   const { submissions, selected, passedOver, unknown } = prepared;
-  const answer = await submitRestart(context, { caller, terms, inputHash, submissions });
+  const answer = await submitRestart(context, { caller, terms, inputHash, isSameInput, submissions });
   if (answer.replayed) return answer;
   return {
     ...answer,
@@ -94,6 +102,7 @@ interface PreparedRestart {
  */
 async function prepareRestart(
   reader: Reader,
+  { keyring, registry }: EngineContext,
   request: RestartRequest,
   acceptance: Acceptance,
 ): Promise<PreparedRestart | Pick<SubmitAnswer, "refusals" | "results">> {
@@ -116,13 +125,22 @@ async function prepareRestart(
   const newestFirst = operations.toSorted((a, b) => b.createdAt.getTime() - a.createdAt.getTime());
   const userData = await userDataOf(
     reader,
+    keyring,
     operations.flatMap(({ id, userDataBytes }) => (userDataBytes === null ? [] : [id])),
   );
-  const repeats = newestFirst.map((operation) => ({
-    operation,
-    repeated: repeatedRequest(operation, request, userData.get(operation.id) ?? null),
-  }));
-  const byRequest = Map.groupBy(repeats, ({ repeated }) => hashOf(repeated));
+  const column = { column: "operationVariables", declared: registry.secretVariables } as const;
+  const variables = await openVariables(reader, keyring, column, operations);
+  const repeats: { readonly operation: OperationRow; readonly repeated: RepeatedRequest }[] = [];
+  for (const operation of newestFirst) {
+    const ownSecrets = readable(() => ({
+      earlier: request.keepVariables === false ? NO_VARIABLES : orThrow(variables.get(operation.id) ?? NO_VARIABLES),
+      userData: orThrow(userData.get(operation.id) ?? null),
+    }));
+    if (ownSecrets instanceof SecretError)
+      return { refusals: [unreadableSecret(`Operation ${operation.id}`, ownSecrets)], results: [] };
+    repeats.push({ operation, repeated: { ...repeatedRequest(operation, request), ...ownSecrets } });
+  }
+  const byRequest = Map.groupBy(repeats, ({ repeated }) => hashOf({ ...repeated, earlier: repeated.earlier.values }));
   const submissions = [...byRequest.values()].flatMap((alike): Submission[] => {
     const [newest] = alike;
     if (!newest) return [];
@@ -148,20 +166,19 @@ const NOTHING_TO_RESTART: Refusal = {
   path: ["input", "work"],
 };
 
+type RepeatedRequest = Omit<Submission, "restarts" | "select" | "earlierOf">;
+
 /** The request that an operation makes when it is restarted. Operations with the same one are restarted as one. */
 function repeatedRequest(
   operation: OperationRow,
   request: RestartRequest,
-  userData: string | null,
-): Omit<Submission, "restarts" | "select" | "earlierOf"> {
-  const { kind, options, imageId, variables } = operation;
+): Omit<RepeatedRequest, "earlier" | "userData"> {
+  const { kind, options, imageId } = operation;
   return {
     kind,
     options: { ...options, ...(request.force && { force: true }) },
     rollout: rolloutOf(operation, request),
-    earlierVariables: request.keepVariables === false ? {} : variables,
     image: imageId === null ? null : { id: imageId },
-    userData,
   };
 }
 

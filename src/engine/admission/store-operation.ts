@@ -8,10 +8,13 @@ import { finishOperations, insertOperations, listWithClusters } from "../../stor
 import type { NewOperation } from "../../store/operations/operations.ts";
 import { storePlans } from "../../store/runs/plans.ts";
 import type { Waves } from "../../store/records.ts";
+import type { Keyring } from "../../store/secrets/keyring.ts";
+import { variablesEncryption } from "../../store/secrets/variables.ts";
+import type { OpenVariables, EncryptVariables } from "../../store/secrets/variables.ts";
 import type { EngineContext } from "../context.ts";
 import { userDataBytes } from "../images/image-rules.ts";
 import type { StoredOperation } from "../input/answers.ts";
-import { overlayKeepingNulls } from "../input/variables.ts";
+import { NO_VARIABLES, overlayKeepingNulls } from "../input/variables.ts";
 import { nextPosition } from "../plans/plan.ts";
 import { waitOf } from "../scheduling/capacity-limits.ts";
 import { resolveWaves } from "../scheduling/waves.ts";
@@ -51,18 +54,23 @@ export async function storeOperations(
   requests: readonly AdmittedPart[],
 ): Promise<StoredOperation[]> {
   const { tx } = transaction;
-  const { knownPlans } = context;
+  const { knownPlans, keyring } = context;
   const made = requests.map((request) => {
     const { rollout } = request.submission;
     const work = request.admitted.filter(({ waiting }) => !waiting);
     const waves = rollout.waves && work.length > 0 ? resolveWaves(rollout.waves, work.length) : null;
     return { request, operationId: randomUUID(), waves, runs: newRunsOf({ ...request, admitted: work }, waves) };
   });
+  const given = made.map(({ request }) => variablesOf(request, context.registry.secretVariables));
+  const encryptGiven = await variablesEncryption(tx, keyring, "operationVariables", given);
   await insertOperations(
     tx,
-    made.map(({ request, operationId, waves, runs }) => operationRow(request, operationId, { waves, runs })),
+    made.map(({ request, operationId, waves, runs }, index) => ({
+      ...operationRow(request, operationId, { waves, runs }),
+      variables: encryptGiven(operationId, given[index] ?? NO_VARIABLES),
+    })),
   );
-  for (const { request, operationId } of made) await storeBeside(transaction, request, operationId);
+  for (const { request, operationId } of made) await storeBeside(transaction, keyring, request, operationId);
   // The work that waits carries out the change of power.
   const handedOver = made.filter(({ runs }) => runs.length === 0).map(({ operationId }) => operationId);
   await finishOperations(tx, handedOver, "SUCCEEDED");
@@ -72,8 +80,9 @@ export async function storeOperations(
     (hash) => knownPlans.has(hash),
   );
   transaction.afterCommit(() => knownPlans.add([...new Set(hashes)]));
-  await insertRuns(tx, rowsOf(made, hashes));
   const runs = made.flatMap((one) => one.runs);
+  const effective = new Set(runs.map(({ variables }) => variables));
+  await insertRuns(tx, rowsOf(made, hashes, await variablesEncryption(tx, keyring, "runVariables", effective)));
   if (runs.some(({ start }) => start.waitReason !== "CONCURRENCY")) transaction.afterCommit(context.nudge);
   return made.map(({ operationId, request, runs: own }) => ({
     operationId,
@@ -88,7 +97,7 @@ function operationRow(
   { caller, terms, inputHash, submission, installed, onFailure, selection, admitted, batch }: AdmittedPart,
   id: string,
   { waves, runs }: Pick<NewWork, "waves" | "runs">,
-): NewOperation {
+): Omit<NewOperation, "variables"> {
   const givenTo = admitted.flatMap(({ node, waiting }) =>
     waiting ? [{ nodeId: node.id, nodeName: node.name, id: waiting.run.id }] : [],
   );
@@ -114,22 +123,28 @@ function operationRow(
     waves,
     waveState: waves && "RUNNING",
     maxParallel: submission.rollout.maxParallel ?? null,
-    variables: overlayKeepingNulls(submission.earlierVariables, terms.variables),
     imageId: installed.image?.id ?? null,
     userDataBytes: installed.userData === null ? null : userDataBytes(installed.userData),
     totalCount: runs.length,
   };
 }
 
+/** The variables of a request, which a restart lays over those of the operations that it continues. */
+function variablesOf({ submission: { earlier }, terms }: AdmittedPart, declared: ReadonlySet<string>): OpenVariables {
+  const values = overlayKeepingNulls(earlier.values, terms.variables);
+  return { values, secretNames: new Set([...declared, ...earlier.secretNames]) };
+}
+
 /** Stores what only some operations have. */
 async function storeBeside(
   transaction: Transaction,
+  keyring: Keyring,
   { caller, terms, installed, admitted, selection: { clusterId } }: AdmittedPart,
   id: string,
 ): Promise<void> {
   const { tx } = transaction;
   await handOverPower(transaction, caller, { reason: terms.reason ?? null, admitted });
-  if (installed.userData !== null) await putOperationUserData(tx, id, installed.userData);
+  if (installed.userData !== null) await putOperationUserData(tx, keyring, id, installed.userData);
   const others = new Set(admitted.flatMap(({ node }) => node.clusterId ?? []));
   if (clusterId !== null) others.delete(clusterId);
   await listWithClusters(tx, id, [...others]);
@@ -155,7 +170,7 @@ interface NewWork {
  * A generator, so that the rows of a large request are not all in memory at the same time. `hashes`: of the plan of
  * each run, in the order of the runs.
  */
-function* rowsOf(works: readonly NewWork[], hashes: readonly string[]): Generator<NewRun> {
+function* rowsOf(works: readonly NewWork[], hashes: readonly string[], encrypt: EncryptVariables): Generator<NewRun> {
   let place = 0;
   for (const { request, operationId, runs } of works) {
     for (const [index, { runId, node, plan, target, earlier, variables, wave, start }] of runs.entries()) {
@@ -171,7 +186,7 @@ function* rowsOf(works: readonly NewWork[], hashes: readonly string[]): Generato
         hostGroup: request.submission.options.hostGroup ?? null,
         wave,
         planHash: hashes[place] ?? "",
-        variables: variables.values,
+        variables: encrypt(runId, variables),
         position: nextPosition(plan, 0),
         target,
         movesState: plan.finish.length > 0 || plan.legs.some(({ enter }) => enter.length > 0),

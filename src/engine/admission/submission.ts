@@ -3,7 +3,8 @@ import type { Refusal } from "../../errors.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import type { ImageRef } from "../../store/images.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
-import type { JsonObject, Plan, VerbOptions } from "../../store/records.ts";
+import type { OpenVariables } from "../../store/secrets/variables.ts";
+import type { Plan, VerbOptions } from "../../store/records.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import type { Selection } from "../input/node-selector.ts";
 import type { Transaction } from "../transaction.ts";
@@ -15,7 +16,8 @@ export interface Submission {
   /** The operations that a restart continues, newest first; null for a verb. */
   readonly restarts: readonly string[] | null;
   readonly rollout: Rollout;
-  readonly earlierVariables: JsonObject;
+  /** Those of the operations that a restart continues. */
+  readonly earlier: OpenVariables;
   readonly image: ImageRef | null;
   /** Null: none. Undefined: that of the image. A secret. */
   readonly userData: string | null | undefined;

@@ -9,7 +9,7 @@ import type { EngineContext } from "../context.ts";
 import type { Bearer } from "./agents.ts";
 import { isSecret } from "./secrets.ts";
 
-export interface AgentParts extends Pick<EngineContext, "transact"> {
+export interface AgentParts extends Pick<EngineContext, "transact" | "keyring"> {
   readonly reader: Reader;
   readonly log: Log;
   readonly provisioning: Provisioning | null;

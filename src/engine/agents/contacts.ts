@@ -7,13 +7,21 @@
  */
 import { randomUUID } from "node:crypto";
 import type { AgentResult } from "../../drivers/driver.ts";
-import { agentSessionById, countStranger, fixAgent, noteSeen, putTask } from "../../store/runs/agent-sessions.ts";
+import {
+  agentSessionById,
+  countStranger,
+  endTask,
+  fixAgent,
+  noteSeen,
+  openedTask,
+} from "../../store/runs/agent-sessions.ts";
 import type { AgentSessionView } from "../../store/runs/agent-sessions.ts";
 import { attemptsUnderWay, updateAttempt } from "../../store/runs/attempts.ts";
-import { secretsOf } from "../../store/nodes/nodes.ts";
+import { secretsOfNodes } from "../../store/nodes/nodes.ts";
 import type { Tx } from "../../store/postgres/database.ts";
 import type { AgentIdentity, StoredJson, StoredTask } from "../../store/records.ts";
 import { recordRejectedCallback } from "../../store/runs/rejected-callbacks.ts";
+import { SecretError, orThrow } from "../../store/secrets/keyring.ts";
 import { lockRun } from "../../store/runs/run-locks.ts";
 import { updateRun } from "../../store/runs/runs.ts";
 import { LruMap } from "../../runtime/lru-map.ts";
@@ -25,7 +33,7 @@ import type { Redactor } from "../input/secret-redactor.ts";
 import { authenticated } from "./agent-parts.ts";
 import type { AgentParts } from "./agent-parts.ts";
 import type { AgentOrder, AgentReport, Bearer, NoAgent, ResultAnswer } from "./agents.ts";
-import { currentTask, orderFor } from "./orders.ts";
+import { IDLE_SECONDS, currentTask, orderFor } from "./orders.ts";
 import { taskSecrets } from "./task-secrets.ts";
 
 /** A contact is stored if the stored one is older. */
@@ -68,7 +76,26 @@ export class AgentContacts {
       await this.#parts.transact(({ tx }) => noteSeen(tx, session.id, identityOf(report)));
     await this.#noteProgress(view, bearer, report);
     if (session.task && !currentTask(view)) await this.#dropTask(view, session.task);
-    return orderFor(view, report);
+    return this.#opened(view, orderFor(view, report));
+  }
+
+  /** The order with the arguments of its task. If they cannot be read, the step gets the reason as its result. */
+  async #opened(view: AgentSessionView, order: AgentOrder): Promise<AgentOrder> {
+    const { session, run } = view;
+    if (order.do !== "task" || !session.task) return order;
+    const { reader, keyring } = this.#parts;
+    const task = await openedTask(reader, keyring, session.id, session.task);
+    if (!(task instanceof SecretError)) return { ...order, task: { ...order.task, args: task.args } };
+    const { id, key } = session.task;
+    const error = { code: "SECRET_UNREADABLE", message: task.message, retryable: false };
+    await this.#parts.transact(async (transaction) => {
+      const { tx } = transaction;
+      const locked = await lockRun(tx, run.id);
+      if (!locked || (await agentSessionById(tx, session.id))?.session.task?.id !== id) return;
+      await deliverCallback(transaction, locked, { task: id, ok: false, error });
+      await endTask(tx, session.id, { id, key });
+    });
+    return { do: "wait", seconds: IDLE_SECONDS };
   }
 
   async result(bearer: Bearer, instance: string, result: AgentResult): Promise<ResultAnswer> {
@@ -83,10 +110,10 @@ export class AgentContacts {
       if (now.session.lastTask?.id === result.task) return "TAKEN";
       const task = currentTask(now);
       if (task?.id !== result.task) return "NOT_CURRENT";
-      const redactor = await redactorOf(tx, now, bearer, task);
+      const redactor = await this.#redactorOf(tx, now, bearer, task);
       const body = redactor.json(JSON.parse(JSON.stringify(result)) as StoredJson);
       if (!(await deliverCallback(transaction, run, body))) return "RETRY";
-      await putTask(tx, now.session.id, null, { id: task.id, key: task.key });
+      await endTask(tx, now.session.id, { id: task.id, key: task.key });
       return "TAKEN";
     });
   }
@@ -148,11 +175,25 @@ export class AgentContacts {
       const run = await lockRun(tx, view.run.id);
       const attempt = run && (await attemptsUnderWay(tx, [run.id])).get(run.id);
       if (!run || run.finishedAt !== null || attempt?.step !== task.step || attempt.number !== task.attempt) return;
-      const redactor = await redactorOf(tx, view, bearer, task);
+      const redactor = await this.#redactorOf(tx, view, bearer, task);
       const message = reported.message === null ? null : cutTo(redactor.text(reported.message), MESSAGE_LENGTH_MAX);
       await updateAttempt(tx, attempt, { progressPercent: percent, progressMessage: message });
       await updateRun(tx, run.id, {});
     });
+  }
+
+  /** Masks the secrets of the node, of the session and of the task. */
+  async #redactorOf(
+    tx: Tx,
+    { session: { id, nodeId } }: AgentSessionView,
+    { secret }: Bearer,
+    task: StoredTask,
+  ): Promise<Redactor> {
+    const { keyring } = this.#parts;
+    const ofNode = orThrow((await secretsOfNodes(tx, keyring, [nodeId])).get(nodeId) ?? {});
+    const { args } = orThrow(await openedTask(tx, keyring, id, task));
+    const texts = Object.values(ofNode).flatMap((fields) => Object.values(fields));
+    return createRedactor([...texts, secret, ...taskSecrets(args)]);
   }
 
   /** Removes a task that nothing waits for any more, with its arguments. */
@@ -160,24 +201,13 @@ export class AgentContacts {
     await this.#parts.transact(async ({ tx }) => {
       await lockRun(tx, run.id);
       const now = await agentSessionById(tx, session.id);
-      if (now?.session.task?.id === task.id && !currentTask(now)) await putTask(tx, session.id, null);
+      if (now?.session.task?.id === task.id && !currentTask(now)) await endTask(tx, session.id);
     });
   }
 }
 
 /** Ends the wait of a step for the first contact. */
 const CONTACT: StoredJson = { contact: true };
-
-/** Masks the secrets of the node, of the session and of the task. */
-async function redactorOf(
-  tx: Tx,
-  { session }: AgentSessionView,
-  { secret }: Bearer,
-  { args }: StoredTask,
-): Promise<Redactor> {
-  const ofNode = Object.values(await secretsOf(tx, session.nodeId)).flatMap((fields) => Object.values(fields));
-  return createRedactor([...ofNode, secret, ...taskSecrets(args)]);
-}
 
 function identityOf({ version, architecture, bootMode, address, macs, disks }: AgentReport): AgentIdentity {
   const short = (text: string) => cutTo(plainText(text), TEXT_LENGTH_MAX);

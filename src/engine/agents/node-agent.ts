@@ -109,12 +109,14 @@ export class StepAgent implements NodeAgent {
       if (session) this.#refuseTwoMachines(session);
       if (!session || session.endedAt !== null)
         throw new Error("No session of the agent is open. Open one before you assign a task.");
-      const key = createHmac("sha256", run.callbackSecret)
+      const { keyring } = this.#parts;
+      await keyring.load(tx, [run.callbackKey]);
+      const key = createHmac("sha256", keyring.callbackKey(run))
         .update(canonicalJson([attempt.step, attempt.number, kind, args]))
         .digest("base64url");
       if (isUnderWay(session, run, key)) return;
       await reopenEntry(tx, run);
-      await putTask(tx, session.id, {
+      await putTask(tx, keyring, session.id, {
         id: randomUUID(),
         key,
         kind,

@@ -4,7 +4,7 @@ import type { AgentSessionView } from "../../store/runs/agent-sessions.ts";
 import type { StoredTask } from "../../store/records.ts";
 import type { AgentOrder, AgentReport } from "./agents.ts";
 
-const IDLE_SECONDS = 2;
+export const IDLE_SECONDS = 2;
 const POWER_OFF: AgentOrder = { do: "power_off" };
 
 /** The task of a session whose attempt still waits for it; null if there is none. */

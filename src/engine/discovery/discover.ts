@@ -9,6 +9,7 @@ import type { Refusal } from "../../errors.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { insertDiscoveries, putDiscoverySecrets } from "../../store/operations/discoveries.ts";
 import { insertOperations } from "../../store/operations/operations.ts";
+import type { Keyring } from "../../store/secrets/keyring.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
 import { admitOnce, inputHashWith, isHashOfInput, replayOf } from "../admission/idempotency.ts";
 import { termsFlaws } from "../admission/request-terms.ts";
@@ -78,7 +79,7 @@ export async function discoverNodes(
     if (refusals.length > 0) return { operationId: null, addresses: [], refusals, replayed: false };
     if (request.dryRun) return { operationId: null, addresses, refusals: [], replayed: false };
     const admitted = { caller, request, login, addresses, clusterId, inputHash };
-    const operationId = await storeDiscovery(transaction, admitted);
+    const operationId = await storeDiscovery(transaction, context.keyring, admitted);
     return { operationId, addresses, refusals: [], replayed: false };
   };
   return admitOnce(() => context.transact(admit));
@@ -101,6 +102,7 @@ interface AdmittedDiscovery {
 
 async function storeDiscovery(
   transaction: Transaction,
+  keyring: Keyring,
   { caller, request, login: { settings, secrets }, addresses, clusterId, inputHash }: AdmittedDiscovery,
 ): Promise<string> {
   const id = randomUUID();
@@ -125,7 +127,7 @@ async function storeDiscovery(
     },
   ]);
   await insertDiscoveries(transaction.tx, id, addresses);
-  if (Object.keys(secrets).length > 0) await putDiscoverySecrets(transaction.tx, id, secrets);
+  if (Object.keys(secrets).length > 0) await putDiscoverySecrets(transaction.tx, keyring, id, secrets);
   return id;
 }
 

@@ -13,16 +13,17 @@ import type { AnyDriver } from "../../drivers/interfaces.ts";
 import { discoverySecretsOf, queuedDiscoveries } from "../../store/operations/discoveries.ts";
 import { lockOperation, operationsBegin, operationsByIds, updateOperation } from "../../store/operations/operations.ts";
 import type { Database } from "../../store/postgres/database.ts";
+import { SecretError } from "../../store/secrets/keyring.ts";
 import { createRedactor } from "../input/secret-redactor.ts";
-import type { Transact, Transaction } from "../transaction.ts";
+import type { Transaction } from "../transaction.ts";
 import { finishDiscovery } from "./interrupt-discovery.ts";
 import { probeAddress } from "./probe-address.ts";
 import type { DiscoveryDriver, OpenDiscovery, ProbeParts } from "./probe-address.ts";
 import { recordProbe } from "./record-probe.ts";
+import type { RecordParts } from "./record-probe.ts";
 
-export interface ProberParts extends ProbeParts {
+export interface ProberParts extends ProbeParts, RecordParts {
   readonly database: Database;
-  readonly transact: Transact;
 }
 
 const PROBES_MAX = 16;
@@ -65,16 +66,18 @@ export class Prober {
 
   /** Null if the discovery has ended. */
   async #open(operationId: string): Promise<OpenDiscovery | null> {
-    const { database, transact, registry } = this.#parts;
+    const { database, transact, registry, keyring } = this.#parts;
     await transact(({ tx }) => operationsBegin(tx, [operationId]));
     const [operation] = await operationsByIds(database.reader, [operationId]);
     const chosen = operation?.options.discovery;
     if (!operation || !chosen || operation.finishedAt) return null;
-    const secrets = await discoverySecretsOf(database.reader, operationId);
+    const found = await discoverySecretsOf(database.reader, keyring, operationId);
+    const secrets = found instanceof SecretError ? {} : found;
     const redactor = createRedactor(Object.values(secrets).filter((value) => typeof value === "string"));
     const { driver: driverName, namePrefix = "" } = chosen;
     const base = { operation, operationId, driverName, redactor, namePrefix };
     const unusable = (why: string) => ({ ...base, driver: `driver "${chosen.driver}" ${why}`, settings: {} });
+    if (found instanceof SecretError) return unusable(`has no login: ${found.message}`);
     const driver = registry.get(chosen.driver);
     if (!driver) return unusable("is not loaded any more");
     if (!canDiscover(driver)) return unusable("cannot discover nodes any more");
@@ -102,7 +105,7 @@ export class Prober {
           if (isOver) return;
           const probed = await probeAddress(this.#parts, discovery, row.address, cancel.signal);
           if (cancel.signal.aborted) return;
-          await recordProbe(transact, discovery, row, probed);
+          await recordProbe(this.#parts, discovery, row, probed);
           hasProgress = true;
         }
       } catch (error) {

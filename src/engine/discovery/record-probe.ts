@@ -6,6 +6,7 @@ import { nodesByNames } from "../../store/nodes/nodes.ts";
 import { lockOperation, operationsByIds } from "../../store/operations/operations.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { Reader } from "../../store/postgres/database.ts";
+import type { Keyring } from "../../store/secrets/keyring.ts";
 import { nameKey } from "../../store/names.ts";
 import { clusterLockRefusals } from "../inventory/cluster-lock.ts";
 import { enrollNodes } from "../inventory/register-nodes.ts";
@@ -14,9 +15,14 @@ import { knownNode } from "./known-node.ts";
 import { NAME_LENGTH_MAX } from "./probe-address.ts";
 import type { OpenDiscovery, Probed } from "./probe-address.ts";
 
+export interface RecordParts {
+  readonly transact: Transact;
+  readonly keyring: Keyring;
+}
+
 /** Does nothing if the address is no longer queued: then another replica recorded a result, or the discovery ended. */
 export async function recordProbe(
-  transact: Transact,
+  { transact, keyring }: RecordParts,
   discovery: OpenDiscovery,
   { ordinal, address }: Pick<DiscoveryRow, "ordinal" | "address">,
   probed: readonly Probed[],
@@ -34,7 +40,12 @@ export async function recordProbe(
         );
         if (!(await lockQueuedDiscovery(tx, id, ordinal))) return;
         for (const [index, one] of probed.entries())
-          await record(transaction, discovery, index === 0 ? ordinal : await addDiscovery(tx, id, address), one);
+          await record(
+            transaction,
+            { discovery, keyring },
+            index === 0 ? ordinal : await addDiscovery(tx, id, address),
+            one,
+          );
       });
     } catch (error) {
       // Another request took the name, or deleted the cluster, between the check and the insert.
@@ -46,11 +57,15 @@ export async function recordProbe(
 
 async function record(
   transaction: Transaction,
-  { operation: { id }, driverName }: OpenDiscovery,
+  { discovery, keyring }: { readonly discovery: OpenDiscovery } & Pick<RecordParts, "keyring">,
   ordinal: number,
   probed: Probed,
 ): Promise<void> {
   const { tx } = transaction;
+  const {
+    driverName,
+    operation: { id },
+  } = discovery;
   if ("failure" in probed) return endDiscovery(tx, id, ordinal, { state: "FAILED", failure: probed.failure });
   const { name, ...found } = probed;
   const known = await knownNode(tx, driverName, found);
@@ -73,7 +88,7 @@ async function record(
     labels: options.discovery?.labels ?? {},
     clusterId,
   };
-  const [nodeId = ""] = await enrollNodes(transaction, [node], { actor, reason, operationId: id });
+  const [nodeId = ""] = await enrollNodes(transaction, keyring, [node], { actor, reason, operationId: id });
   await endDiscovery(tx, id, ordinal, { state: "REGISTERED", nodeId });
 }
 

@@ -51,6 +51,7 @@ import type { StoredJson } from "../../store/records.ts";
 import { releaseClaims } from "../../store/runs/run-claims.ts";
 import type { Claim } from "../../store/runs/run-claims.ts";
 import { interruptsOf } from "../../store/runs/runs.ts";
+import type { Keyring } from "../../store/secrets/keyring.ts";
 import type { Leases } from "../claims/leases.ts";
 import type { Transact } from "../transaction.ts";
 import { abortMachine } from "./call/abort-machine.ts";
@@ -79,6 +80,7 @@ export interface RunnerParts {
   readonly database: Database;
   readonly transact: Transact;
   readonly registry: Registry;
+  readonly keyring: Keyring;
   readonly leases: Leases;
   readonly nudge: () => void;
   /** Makes this process claim due runs when a time is over. */
@@ -287,9 +289,9 @@ export class Runner {
       deadline: new Deadline(leftMs),
       memo: attempt.memo,
       callback: attempt.callback,
-      callbackPath: callbackPath(claimed.run, generation),
+      callbackPath: callbackPath(claimed.run.id, claimed.callbackKey, generation),
       attemptKey: `${attempt.runId}:${attempt.step}:${attempt.number}`,
-      variables: claimed.run.variables,
+      variables: claimed.variables,
       installation,
       agent: this.#parts.bindAgent({ node, runId: claimed.run.id, fence: claimed.fence, step, attempt }),
       imageServersOf: (urls) => imageServersOf(this.#parts.database.reader, this.#parts.registry, urls),

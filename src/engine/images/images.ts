@@ -21,6 +21,7 @@ import {
 } from "../../store/images.ts";
 import type { ImageRef, ImageRow } from "../../store/images.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
+import type { Keyring } from "../../store/secrets/keyring.ts";
 import { nameKey } from "../../store/names.ts";
 import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
@@ -87,7 +88,8 @@ export async function registerImages(
       const rows = given.map(rowOf);
       await insertImages(transaction.tx, rows);
       for (const [index, { userData }] of given.entries())
-        if (userData !== undefined) await putImageUserData(transaction.tx, rows[index]?.id ?? "", userData);
+        if (userData !== undefined)
+          await putImageUserData(transaction.tx, context.keyring, rows[index]?.id ?? "", userData);
       return { imageIds: idsOf(rows), refusals: [] };
     });
   } catch (error) {
@@ -183,7 +185,7 @@ export async function updateImage(
     return context.transact(async (transaction) => {
       const image = await lockKnown(transaction, ref, change.ifRevision);
       requireNone(conflictsOf(image, change));
-      await applyChange(transaction, image, change);
+      await applyChange(transaction, context.keyring, image, change);
       return { imageIds: [image.id], refusals: [] };
     });
   };
@@ -214,15 +216,15 @@ function conflictsOf({ name, url, format, sizeBytes }: ImageRow, change: ImageCh
   return [invalidInput(message, ["input", "url"]), ...flaws];
 }
 
-async function applyChange({ tx }: Transaction, image: ImageRow, change: ImageChange): Promise<void> {
+async function applyChange({ tx }: Transaction, keyring: Keyring, image: ImageRow, change: ImageChange): Promise<void> {
   const { ifRevision: _, diskBytes, userData, ...fields } = change;
   const changed = changedFields<ImageRow>(image, {
     ...fields,
     diskBytes: image.format === "RAW" ? undefined : diskBytes,
     userDataBytes: typeof userData === "string" ? userDataBytes(userData) : userData,
   });
-  const hasNewUserData = userData !== undefined && userData !== (await imageUserData(tx, image.id));
-  if (hasNewUserData) await putImageUserData(tx, image.id, userData);
+  const hasNewUserData = userData !== undefined && userData !== (await imageUserData(tx, keyring, image.id));
+  if (hasNewUserData) await putImageUserData(tx, keyring, image.id, userData);
   if (changed || hasNewUserData) await changeImage(tx, image.id, changed ?? {});
 }
 

@@ -4,6 +4,9 @@
  */
 import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
+import { keyIdOf } from "../../store/secrets/cipher.ts";
+import { MASK } from "../../store/secrets/variables.ts";
+import type { OpenVariables } from "../../store/secrets/variables.ts";
 import type { JsonObject, StoredJson } from "../../store/records.ts";
 import { sizeFlaws } from "./size-limits.ts";
 
@@ -42,16 +45,50 @@ export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+export const NO_VARIABLES: OpenVariables = { values: {}, secretNames: new Set() };
+
+/** A request without its secret variables, and these. */
+export function withoutSecrets<Request extends { readonly variables?: unknown }>(
+  request: Request,
+  secretNames: ReadonlySet<string>,
+): { readonly open: Request; readonly secrets: JsonObject } {
+  const { variables } = request;
+  if (!isJsonObject(variables)) return { open: request, secrets: {} };
+  const [secrets = [], open = []] = [true, false].map((isSecret) =>
+    Object.entries(variables).filter(([name]) => secretNames.has(name) === isSecret),
+  );
+  return { open: { ...request, variables: Object.fromEntries(open) }, secrets: Object.fromEntries(secrets) };
+}
+
+/** The texts of secret variables, to be masked. */
+export function secretTexts({ values, secretNames }: OpenVariables): readonly string[] {
+  return [...secretNames].flatMap((name) => (typeof values[name] === "string" ? [values[name]] : []));
+}
+
 /** Name of the variable that holds the node's host group. The service sets it; no layer may. */
 export const HOST_GROUP = "host_group";
 
 /** The flaws of the form or the size of variables. */
 export function variablesFlaws(given: unknown, path: readonly string[]): Refusal[] {
   if (given === undefined || given === null) return [];
-  if (isJsonObject(given)) return [...reservedFlaws(given, path), ...sizeFlaws("The variables", given, path)];
+  if (isJsonObject(given))
+    return [
+      ...reservedFlaws(given, path),
+      ...placeholderFlaws(given, path),
+      ...sizeFlaws("The variables", given, path),
+    ];
   return [
     { code: "INVALID_INPUT", message: 'Invalid variables: use a JSON object, as in { "ntp": "10.0.0.1" }.', path },
   ];
+}
+
+/** The placeholder of a secret, in an answer or in the database, is not taken for its value. */
+function placeholderFlaws(given: JsonObject, path: readonly string[]): Refusal[] {
+  return Object.entries(given).flatMap(([name, value]) => {
+    if (value !== MASK && keyIdOf(value) === null) return [];
+    const message = `The variable ${name} has the placeholder of a secret. Leave it out to keep the secret, or send the secret itself.`;
+    return [invalidInput(message, [...path, name])];
+  });
 }
 
 /** A null is allowed, so that a cluster can drop a variable of that name from before it was reserved. */

@@ -9,6 +9,7 @@ import {
   lockCluster,
   updateCluster as changeCluster,
 } from "../../store/nodes/clusters.ts";
+import { variablesEncryption } from "../../store/secrets/variables.ts";
 import type { ClusterRow } from "../../store/nodes/clusters.ts";
 import { lockNodes, nodeKeys, changeNodeRows } from "../../store/nodes/nodes.ts";
 import { idsOf, nodeIdsOf } from "../input/ids.ts";
@@ -48,12 +49,8 @@ export type ClusterEdited = { readonly clusterId: string | null; readonly refusa
 export async function createCluster(context: EngineContext, caller: Caller, given: NewCluster): Promise<ClusterEdited> {
   return editCluster(context, given, async (transaction) => {
     const id = randomUUID();
-    await insertCluster(transaction.tx, {
-      id,
-      name: given.name,
-      project: caller.project,
-      variables: isJsonObject(given.variables) ? overlay(given.variables) : {},
-    });
+    const variables = overlay(await stored(transaction, context, id, given.variables));
+    await insertCluster(transaction.tx, { id, name: given.name, project: caller.project, variables });
     if (given.nodes) await addNodes(transaction, id, given.nodes, ["input", "nodes"]);
     return id;
   });
@@ -67,7 +64,8 @@ export async function updateCluster(
 ): Promise<ClusterEdited> {
   return editCluster(context, change, async (transaction) => {
     const cluster = await lockKnown(transaction, ref, change.ifRevision);
-    const variables = isJsonObject(change.variables) ? overlay(cluster.variables, change.variables) : undefined;
+    const given = await stored(transaction, context, cluster.id, change.variables);
+    const variables = isJsonObject(change.variables) ? overlay(cluster.variables, given) : undefined;
     requireNone(sizeFlaws("The variables together with those of the cluster", variables, VARIABLES, cluster.variables));
     const changed = changedFields<ClusterRow>(cluster, { name: change.name, variables });
     if (changed || change.remove || change.add) await changeCluster(transaction.tx, cluster.id, changed ?? {});
@@ -110,6 +108,12 @@ async function editCluster(
   const existing = () => transact(({ tx }) => clusterByName(tx, name ?? ""));
   const unique = { constraint: "clusters_name", what: "A cluster", existing };
   return answerEdit<ClusterEdited>(edit, (refusals) => ({ clusterId: null, refusals }), unique);
+}
+
+/** Given variables as the cluster stores them, laid over others: null removes one. */
+async function stored({ tx }: Transaction, { keyring, registry }: EngineContext, id: string, given: unknown) {
+  const variables = { values: isJsonObject(given) ? given : {}, secretNames: registry.secretVariables };
+  return (await variablesEncryption(tx, keyring, "clusterVariables", [variables]))(id, variables);
 }
 
 /** The cluster, locked; refused while an operation deploys or stops on it. */

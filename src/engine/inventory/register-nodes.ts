@@ -12,6 +12,7 @@ import type { Identity } from "../../store/nodes/node-identities.ts";
 import { insertGivenMacs } from "../../store/nodes/node-macs.ts";
 import { insertNodes, nodesByNames, putSecrets } from "../../store/nodes/nodes.ts";
 import type { NodeRow, Secrets } from "../../store/nodes/nodes.ts";
+import type { Keyring } from "../../store/secrets/keyring.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { EngineContext } from "../context.ts";
 import { isUuid } from "../../runtime/uuid.ts";
@@ -61,7 +62,7 @@ export async function registerNodes(
         const clusterId = clusters.idOf(node.cluster);
         return newNode(caller, node, clusterId, prepared[index]);
       });
-      return { nodeIds: await enrollNodes(transaction, nodes, caller), refusals: [], results: [] };
+      return { nodeIds: await enrollNodes(transaction, context.keyring, nodes, caller), refusals: [], results: [] };
     });
   } catch (error) {
     if (error instanceof RefusalError) return refuseEdit(error.refusals);
@@ -121,6 +122,7 @@ export interface EnrolmentCause {
  */
 export async function enrollNodes(
   transaction: Transaction,
+  keyring: Keyring,
   nodes: readonly EnrolledNode[],
   cause: EnrolmentCause,
 ): Promise<string[]> {
@@ -150,6 +152,7 @@ export async function enrollNodes(
   if (withSecrets.length > 0)
     await putSecrets(
       transaction.tx,
+      keyring,
       withSecrets.map(({ id, secrets }) => ({ nodeId: id, secrets })),
     );
   for (const row of rows) {

@@ -11,6 +11,7 @@ import type { NodeEdit } from "../../store/nodes/node-edits.ts";
 import { lockAllIdentities } from "../../store/nodes/node-identities.ts";
 import { lockNodes, nodesByIds, nodesByNames, secretsOfNodes } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
+import { SecretError } from "../../store/secrets/keyring.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import { busyNodes } from "../../store/runs/runs.ts";
 import { nameKey } from "../../store/names.ts";
@@ -22,6 +23,7 @@ import { staleRevision } from "../input/edits.ts";
 import { nodesText } from "../input/name-rules.ts";
 import { selectNodes } from "../input/node-selector.ts";
 import type { NodeSelector, Selection } from "../input/node-selector.ts";
+import { unreadableSecret } from "../input/unreadable-secret.ts";
 import { unknownNodes } from "../input/unknown-nodes.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { controllerRefusals, joiningNodes, storeControllers } from "./controller-conflicts.ts";
@@ -167,7 +169,7 @@ async function edit({ tx }: Transaction, context: EngineContext, request: Update
   if (refusedCount === count || (refusedCount > 0 && acceptance === "ALL_OR_NOTHING"))
     return { isStored: false, results, refusals: summaryOf(results) };
   if (dryRun) return { isStored: false, results, refusals: [] };
-  await storeNodeEdits(tx, [...edits.values()]);
+  await storeNodeEdits(tx, context.keyring, [...edits.values()]);
   await storeControllers(tx, accepted);
   return { isStored: true, results, refusals: [] };
 }
@@ -188,10 +190,10 @@ function pathIn({ revisions }: UpdateNodesRequest): readonly string[] {
 /** Creates the decision for one node, which must have the revision if one is given. */
 async function createDecision(
   tx: Transaction["tx"],
-  { registry }: EngineContext,
+  { registry, keyring }: EngineContext,
   { request: { patch }, ids }: { readonly request: UpdateNodesRequest; readonly ids: readonly string[] },
 ) {
-  const secrets = changesDrivers(patch) ? await secretsOfNodes(tx, ids) : new Map<string, never>();
+  const secretsOf = changesDrivers(patch) ? await secretsOfNodes(tx, keyring, ids) : new Map<string, never>();
   const busy = patch.hostGroup === undefined ? [] : await busyNodes(tx, ids);
   const runs = new Map(busy.map((run) => [run.nodeId, run]));
   return async (node: NodeRow, revision: number | undefined) => {
@@ -203,7 +205,9 @@ async function createDecision(
       return { refusals: [{ ...stale, nodeId: node.id }] };
     }
     const taken = groupFlaws(node, patch.hostGroup, runs.get(node.id));
-    const patched = await patchedNode(registry, patch, { node, secrets: secrets.get(node.id) ?? {} });
+    const secrets = secretsOf.get(node.id) ?? {};
+    if (secrets instanceof SecretError) return { refusals: [unreadableSecret(`Node ${node.name}`, secrets, node.id)] };
+    const patched = await patchedNode(registry, patch, { node, secrets });
     const refusals = [...taken, ...("refusals" in patched ? patched.refusals : [])];
     return refusals.length > 0 || "refusals" in patched ? { refusals } : patched;
   };

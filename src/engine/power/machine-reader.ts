@@ -144,7 +144,11 @@ export class MachineReader {
     if ("problem" in machine)
       return {
         readings: [],
-        refusal: { code: "UNSUPPORTED_BY_DRIVER", message: `Node ${node.name}: ${sentence(machine.problem)}`, nodeId },
+        refusal: {
+          code: machine.code ?? "UNSUPPORTED_BY_DRIVER",
+          message: `Node ${node.name}: ${sentence(machine.problem)}`,
+          nodeId,
+        },
       };
     return this.#ofController(node.controller ?? node.id, async () => {
       const readings: MachineReading[] = [];

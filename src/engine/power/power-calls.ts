@@ -15,11 +15,12 @@ import { faultChange, faultEnd, reached } from "../../store/nodes/node-faults.ts
 import { lockNodes, nodesByIds, secretsOfNodes, changeNodeRows } from "../../store/nodes/nodes.ts";
 import type { NodeRow, Secrets } from "../../store/nodes/nodes.ts";
 import type { Database } from "../../store/postgres/database.ts";
+import type { Keyring, SecretError } from "../../store/secrets/keyring.ts";
 import type { Notifier } from "../../store/postgres/notifier.ts";
 import { workSoFar } from "../../store/nodes/power.ts";
 import type { WorkSoFar } from "../../store/nodes/power.ts";
 import { openMachine } from "../execution/call/machine.ts";
-import type { Machine } from "../execution/call/machine.ts";
+import type { Machine, Unusable } from "../execution/call/machine.ts";
 import { readPower, setPower } from "../execution/call/power-call.ts";
 import type { PowerReading, ReadingTime } from "../execution/call/power-call.ts";
 import { unknownNodes } from "../input/unknown-nodes.ts";
@@ -29,6 +30,7 @@ export interface PowerReaderParts {
   readonly database: Database;
   readonly transact: Transact;
   readonly registry: Registry;
+  readonly keyring: Keyring;
   readonly notifier: Notifier;
   readonly log: Log;
   readonly observer: Observer;
@@ -45,7 +47,7 @@ const DEBOUNCE_MS = 100;
 /** A node at rest, as it was before a call. */
 export interface RestingNode {
   readonly node: NodeRow;
-  readonly machine: Machine | { readonly problem: string };
+  readonly machine: Machine | Unusable;
   /** Number of its runs, all ended. */
   readonly runs: number;
 }
@@ -66,17 +68,21 @@ export class PowerCalls {
   // Many nodes are read at the same time, so lookups are batched.
   readonly #workOf: (id: string) => Promise<WorkSoFar | undefined>;
   readonly #rowOf: (id: string) => Promise<NodeRow | undefined>;
-  readonly #secretsOf: (id: string) => Promise<Secrets | undefined>;
+  // In an object, because a loader rejects with an error that it is given as a value.
+  readonly #secretsOf: (id: string) => Promise<{ readonly found: Secrets | SecretError } | undefined>;
 
   constructor(parts: PowerReaderParts, closing: AbortSignal) {
-    const { reader } = parts.database;
+    const { keyring, database } = parts;
+    const { reader } = database;
     this.#parts = parts;
     this.#closing = closing;
     this.#workOf = createBatchLoader((ids) => workSoFar(reader, ids));
     this.#rowOf = createBatchLoader(
       async (ids) => new Map((await nodesByIds(reader, ids)).map((node) => [node.id, node])),
     );
-    this.#secretsOf = createBatchLoader((ids) => secretsOfNodes(reader, ids));
+    this.#secretsOf = createBatchLoader(
+      async (ids) => new Map([...(await secretsOfNodes(reader, keyring, ids))].map(([id, found]) => [id, { found }])),
+    );
     this.#unsubscribe = parts.notifier.subscribe(() => this.#onNotified());
   }
 
@@ -88,7 +94,7 @@ export class PowerCalls {
     if (!node) return { refusal: unknownNodes([ref]) };
     if (work?.busyWith) return { refusal: busyRefusal(node, work.busyWith) };
     const { registry, observer } = this.#parts;
-    const machine = await openMachine(registry, node, (await this.#secretsOf(nodeId)) ?? {}, observer);
+    const machine = await openMachine(registry, node, (await this.#secretsOf(nodeId))?.found ?? {}, observer);
     return { node, machine, runs: work?.runs ?? 0 };
   }
 
@@ -106,7 +112,7 @@ export class PowerCalls {
     how: Pick<ReadingTime, "tries" | "isBackground"> = {},
   ): Promise<PowerReading | "NO_SLOT" | null> {
     const { machine } = before;
-    if ("problem" in machine) return { code: "UNSUPPORTED_BY_DRIVER", reason: machine.problem };
+    if ("problem" in machine) return { code: machine.code ?? "UNSUPPORTED_BY_DRIVER", reason: machine.problem };
     const { log, patienceMs } = this.#parts;
     const time = { deadline: new Deadline(READ_MS), all, ...how, ...(patienceMs !== undefined && { patienceMs }) };
     return this.undisturbed(before, (end) => readPower(machine, time, end, log));
@@ -222,8 +228,9 @@ function changesBy(node: NodeRow, reading: PowerReading, isBackground: boolean):
 }
 
 function unreached(node: NodeRow, { code, reason }: Extract<PowerReading, { reason: string }>): PowerChanges {
-  // A driver that is not loaded says nothing about the BMC.
-  if (code === "UNSUPPORTED_BY_DRIVER" || node.failedReadings >= FAILED_READINGS_MAX) return {};
+  // A driver that is not loaded, or has no login, says nothing about the BMC.
+  if (code === "UNSUPPORTED_BY_DRIVER" || code === "SECRET_UNREADABLE" || node.failedReadings >= FAILED_READINGS_MAX)
+    return {};
   const failedReadings = node.failedReadings + 1;
   if (failedReadings < FAILED_READINGS_MAX) return { failedReadings };
   const message = `The power could not be read ${FAILED_READINGS_MAX} times in a row: ${sentence(cutTo(reason, PROBLEM_LENGTH_MAX))}`;

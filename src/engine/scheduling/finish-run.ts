@@ -30,6 +30,8 @@ import {
 } from "../../store/operations/operations.ts";
 import type { OperationRow } from "../../store/operations/operations.ts";
 import type { Failure, Plan, SitePolicy } from "../../store/records.ts";
+import { SecretError } from "../../store/secrets/keyring.ts";
+import { openVariables, variablesEncryption } from "../../store/secrets/variables.ts";
 import { storePlans } from "../../store/runs/plans.ts";
 import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
 import { UNTOUCHED, busyNodes, finishRuns, newestWork, runsOfOperation } from "../../store/runs/runs.ts";
@@ -44,7 +46,7 @@ import { nextPosition, planSteps } from "../plans/plan.ts";
 import type { Transaction } from "../transaction.ts";
 import { settleWaves } from "./waves.ts";
 
-export type FinishParts = Pick<EngineContext, "nudge" | "registry" | "observer">;
+export type FinishParts = Pick<EngineContext, "nudge" | "registry" | "keyring" | "observer">;
 
 /** A run that has ended, with the errors of its steps, and with its failure if it failed. */
 export interface RunEnd {
@@ -244,14 +246,28 @@ async function startCleanUps(
     starting.map(({ plan }) => plan),
   );
   const runOf = new Map(failed.map((run) => [run.nodeId, run]));
+  const copiedVariables = await variablesCopier(transaction, parts, failed);
   const rows = starting.map((run, index): NewRun => ({
     ...cleanUpRun(operation, run, runOf.get(run.node.id)),
+    variables: copiedVariables(runOf.get(run.node.id), run.runId),
     ...waitOf(policy, run.node, run.plan, { mayStart: true }),
     planHash: hashes[index] ?? "",
   }));
   await insertRuns(transaction.tx, rows);
   transaction.afterCommit(parts.nudge);
   return starting.length;
+}
+
+/** Copies the variables of runs to others. A secret that cannot be read is copied as it is, and fails the other run. */
+async function variablesCopier({ tx }: Transaction, { keyring, registry }: FinishParts, from: readonly RunRow[]) {
+  const column = { column: "runVariables", declared: registry.secretVariables } as const;
+  const opened = await openVariables(tx, keyring, column, from);
+  const readable = [...opened.values()].flatMap((one) => (one instanceof SecretError ? [] : [one]));
+  const encrypt = await variablesEncryption(tx, keyring, "runVariables", readable);
+  return (run: RunRow | undefined, to: string) => {
+    const variables = run && opened.get(run.id);
+    return variables && !(variables instanceof SecretError) ? encrypt(to, variables) : (run?.variables ?? {});
+  };
 }
 
 /**
@@ -309,7 +325,7 @@ function cleanUpRun(
   operation: OperationRow,
   { runId, node, plan, target }: CleanUp & { readonly runId: string },
   failed: RunRow | undefined,
-): Omit<NewRun, keyof ReturnType<typeof waitOf> | "planHash"> {
+): Omit<NewRun, keyof ReturnType<typeof waitOf> | "planHash" | "variables"> {
   return {
     id: runId,
     operationId: operation.id,
@@ -320,7 +336,6 @@ function cleanUpRun(
     controller: node.controller,
     hostGroup: null,
     wave: failed?.wave ?? 0,
-    variables: failed?.variables ?? {},
     position: nextPosition(plan, 0),
     target,
     movesState: true,

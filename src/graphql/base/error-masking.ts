@@ -6,6 +6,7 @@ import { GraphQLError } from "graphql";
 import { REQUEST_ERRORS } from "../../errors.ts";
 import type { Log } from "../../log.ts";
 import { isDatabaseUnavailable, isOutOfTime } from "../../store/postgres/connection-errors.ts";
+import { SecretError } from "../../store/secrets/keyring.ts";
 
 /** An error as the caller may see it. */
 export function maskError(error: unknown, requestId: string, log: Log): GraphQLError {
@@ -13,6 +14,11 @@ export function maskError(error: unknown, requestId: string, log: Log): GraphQLE
   if (isDatabaseUnavailable(error)) {
     log.warn({ err: error, requestId }, "a request failed because the database is not available");
     return databaseUnavailable(error instanceof GraphQLError ? error.path : undefined);
+  }
+  const cause = error instanceof GraphQLError ? error.originalError : error;
+  if (cause instanceof SecretError) {
+    log.error({ err: cause, requestId }, "a request failed because a secret cannot be encrypted or read");
+    return new GraphQLError(cause.message, { extensions: { code: "SECRET_UNREADABLE" } });
   }
   if (isOutOfTime(error)) {
     log.warn({ err: error, requestId }, "a request failed because a statement took too long");

@@ -2,6 +2,7 @@
 import { bulkUpdate, rowsText } from "../postgres/bulk.ts";
 import type { Tx } from "../postgres/database.ts";
 import { runStatement } from "../postgres/statements.ts";
+import type { Keyring } from "../secrets/keyring.ts";
 import { OPERATOR_COLUMNS } from "./node-fields.ts";
 import type { NodeRow } from "./node-fields.ts";
 import { replaceMacs } from "./node-macs.ts";
@@ -41,13 +42,14 @@ const EDIT = bulkUpdate(nodes, {
  * Changes nodes that the transaction has locked, and raises their revisions. Violates `nodes_name` or `node_macs_pkey`
  * if another request took a name or a MAC meanwhile.
  */
-export async function storeNodeEdits(tx: Tx, edits: readonly NodeEdit[]): Promise<void> {
+export async function storeNodeEdits(tx: Tx, keyring: Keyring, edits: readonly NodeEdit[]): Promise<void> {
   if (edits.length === 0) return;
   const rows = edits.map(({ nodeId, change }) => ({ id: nodeId, change }));
   await runStatement(tx, EDIT, [rowsText(rows)]);
   for (const { nodeId, change } of edits) if (change.macs) await replaceMacs(tx, nodeId, change.macs);
   await putSecrets(
     tx,
+    keyring,
     edits.flatMap(({ nodeId, secrets }) => (secrets ? [{ nodeId, secrets }] : [])),
   );
 }

@@ -13,6 +13,8 @@ import type { NodeFilter } from "./node-filter.ts";
 import type { NodeRow } from "./node-fields.ts";
 import type { Failure, StoredJson } from "../records.ts";
 import { nameKey, rowsByNames } from "../names.ts";
+import type { Keyring, SecretError } from "../secrets/keyring.ts";
+import { mapSecrets, decryptSecrets, SECRET_COLUMNS } from "../secrets/secret-columns.ts";
 import { inventories, keyOfName, nodeSecrets, nodes } from "../tables.ts";
 
 export type { NodeRow };
@@ -289,32 +291,40 @@ const PUT_SECRETS = `${bulkInsert(nodeSecrets, ["nodeId", "secrets"])} on confli
 
 export async function putSecrets(
   tx: Tx,
+  keyring: Keyring,
   rows: readonly { readonly nodeId: string; readonly secrets: Secrets }[],
 ): Promise<void> {
-  if (rows.length > 0) await runStatement(tx, PUT_SECRETS, [rowsText(rows)]);
+  if (rows.length === 0) return;
+  const { encrypt } = await keyring.encryption(tx);
+  const encrypted = rows.map(({ nodeId, secrets }) => ({
+    nodeId,
+    secrets: mapSecrets({ column: SECRET_COLUMNS.nodeSecrets, row: nodeId }, secrets, encrypt),
+  }));
+  await runStatement(tx, PUT_SECRETS, [rowsText(encrypted)]);
 }
 
-/** Secrets of a node, for calls of its driver. */
-export async function secretsOf(reader: Reader, nodeId: string): Promise<Secrets> {
-  return (await secretsOfNodes(reader, [nodeId])).get(nodeId) ?? {};
+/** Secrets of the nodes that have any, for calls of their drivers; an error for a node whose secrets cannot be read. */
+export async function secretsOfNodes(
+  reader: Reader,
+  keyring: Keyring,
+  nodeIds: readonly string[],
+): Promise<Map<string, Secrets | SecretError>> {
+  const rows = await storedSecrets(reader, nodeIds);
+  const values = rows.map(({ nodeId, secrets }) => [nodeId, secrets] as const);
+  return decryptSecrets(reader, keyring, SECRET_COLUMNS.nodeSecrets, values);
 }
 
-/** Secrets of the nodes that have any. */
-export async function secretsOfNodes(reader: Reader, nodeIds: readonly string[]): Promise<Map<string, Secrets>> {
-  if (nodeIds.length === 0) return new Map();
-  const rows = await reader.select().from(nodeSecrets).where(inArrayParam(nodeSecrets.nodeId, nodeIds));
-  return new Map(rows.map(({ nodeId, secrets }) => [nodeId, secrets]));
-}
+const storedSecrets = rowsBy(nodeSecrets, nodeSecrets.nodeId);
 
 /** Names of the secret fields that are set, by node and driver. Values are not returned. */
 export async function secretFieldsOf(
   reader: Reader,
   nodeIds: readonly string[],
 ): Promise<Map<string, Record<string, string[]>>> {
-  const found = await secretsOfNodes(reader, nodeIds);
+  const found = await storedSecrets(reader, nodeIds);
   const namesOf = (secrets: Secrets) =>
     Object.fromEntries(Object.entries(secrets).map(([driver, fields]) => [driver, Object.keys(fields)]));
-  return new Map([...found].map(([nodeId, secrets]) => [nodeId, namesOf(secrets)]));
+  return new Map(found.map(({ nodeId, secrets }) => [nodeId, namesOf(secrets)]));
 }
 
 export async function insertInventories(

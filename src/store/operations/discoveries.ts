@@ -3,6 +3,8 @@ import { and, asc, count, eq, inArray, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { RunState } from "../../lifecycle/operation-states.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
+import type { Keyring, SecretError } from "../secrets/keyring.ts";
+import { decryptSecrets, encryptSecrets, SECRET_COLUMNS } from "../secrets/secret-columns.ts";
 import { countsByState } from "./operation-runs.ts";
 import { slicesOf } from "../postgres/bulk.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
@@ -31,14 +33,26 @@ export async function insertDiscoveries(tx: Tx, operationId: string, addresses: 
   for (const slice of slicesOf(rows)) await tx.insert(discoveries).values(slice);
 }
 
-export async function putDiscoverySecrets(tx: Tx, operationId: string, settings: JsonObject): Promise<void> {
-  await tx.insert(discoverySecrets).values({ operationId, settings });
+export async function putDiscoverySecrets(
+  tx: Tx,
+  keyring: Keyring,
+  operationId: string,
+  settings: JsonObject,
+): Promise<void> {
+  const cell = { column: SECRET_COLUMNS.discoverySecrets, row: operationId };
+  const encrypted = await encryptSecrets(tx, keyring, cell, settings);
+  await tx.insert(discoverySecrets).values({ operationId, settings: encrypted });
 }
 
 /** Credentials of an unfinished discovery, for calls of its driver. */
-export async function discoverySecretsOf(reader: Reader, operationId: string): Promise<JsonObject> {
-  const [row] = await reader.select().from(discoverySecrets).where(eq(discoverySecrets.operationId, operationId));
-  return row?.settings ?? {};
+export async function discoverySecretsOf(
+  reader: Reader,
+  keyring: Keyring,
+  operationId: string,
+): Promise<JsonObject | SecretError> {
+  const rows = await reader.select().from(discoverySecrets).where(eq(discoverySecrets.operationId, operationId));
+  const values = rows.map((row) => [operationId, row.settings] as const);
+  return (await decryptSecrets(reader, keyring, SECRET_COLUMNS.discoverySecrets, values)).get(operationId) ?? {};
 }
 
 export async function deleteDiscoverySecrets(tx: Tx, operationId: string): Promise<void> {

@@ -6,7 +6,7 @@
 import { getColumns, sql } from "drizzle-orm";
 import type { Tx } from "../postgres/database.ts";
 import { UNTOUCHED } from "./runs.ts";
-import { runs } from "../tables.ts";
+import { runs, secretKeys } from "../tables.ts";
 
 type RunField = keyof typeof runs.$inferSelect;
 
@@ -56,8 +56,9 @@ export async function insertRuns(tx: Tx, rows: Iterable<NewRun>): Promise<void> 
   for (const { own, shared } of batchesOf(rows)) {
     // PostgreSQL makes rows from `json` faster than from `jsonb`: it is parsed once, from its beginning.
     await tx.execute(sql`
-      insert into ${runs} (${NAMES}, state, leg, waiting_since, due_at)
-      select ${VALUES}, 'QUEUED', ${UNTOUCHED}, now(), case when s."waitReason" = 'CONCURRENCY' then now() end
+      insert into ${runs} (${NAMES}, callback_key, state, leg, waiting_since, due_at)
+      select ${VALUES}, (select id from ${secretKeys} order by number desc limit 1), 'QUEUED', ${UNTOUCHED}, now(),
+        case when s."waitReason" = 'CONCURRENCY' then now() end
       from json_to_recordset(${own}::text::json) as r(${OWN_TYPES})
       join json_to_recordset(${shared}::text::json) as s(${SHARED_TYPES}) on s.number = r.shared`);
   }

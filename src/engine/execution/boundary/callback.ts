@@ -1,6 +1,6 @@
 /**
  * Receives the callback of a machine to a step that waits for it. The token in the path names the run and is valid for
- * one entry of one step: it is the MAC of the generation, which rises with every entry, under the run's secret. So a
+ * one entry of one step: it is the MAC of the generation, which rises with every entry, under the run's key. So a
  * late callback, a repeated one and a forged one can be distinguished. Each is recorded, and none is applied.
  */
 import { createHmac, randomUUID, timingSafeEqual } from "node:crypto";
@@ -16,6 +16,7 @@ import type { RejectedCallbackKind } from "../../../store/runs/rejected-callback
 import type { RunRow } from "../../../store/runs/runs.ts";
 import { stepLabel } from "../../plans/plan.ts";
 import { isUuid } from "../../../runtime/uuid.ts";
+import type { CallbackKey } from "../../../store/secrets/keyring.ts";
 import type { EngineContext } from "../../context.ts";
 import type { Reader } from "../../../store/postgres/database.ts";
 import type { Transaction } from "../../transaction.ts";
@@ -26,9 +27,7 @@ type Rejection = Exclude<RejectedCallbackKind, "STRANGER">;
 /** `UNKNOWN`: there is no such run. Only `TAKEN` changes the run. */
 export type CallbackAnswer = "TAKEN" | Rejection | "UNKNOWN";
 
-export type CallbackParts = Pick<EngineContext, "transact" | "log"> & { readonly reader: Reader };
-
-type RunSecret = Pick<RunRow, "id" | "callbackSecret">;
+export type CallbackParts = Pick<EngineContext, "transact" | "log" | "keyring"> & { readonly reader: Reader };
 
 /** Limit per run, so that forged callbacks fill neither the database nor the log. */
 export const REJECTED_MAX = 100;
@@ -36,8 +35,8 @@ export const REJECTED_MAX = 100;
 const GENERATIONS_MAX = 10_000;
 
 /** The path that a machine calls during one entry of a step; opaque, and relative to the address of the service. */
-export function callbackPath(run: RunSecret, generation: number): string {
-  return `/callback/${run.id}.${macOf(run, generation)}`;
+export function callbackPath(runId: string, key: CallbackKey, generation: number): string {
+  return `/callback/${runId}.${macOf(key, generation)}`;
 }
 
 /** Whether a text has the form of a token: the id of a run and a MAC. */
@@ -46,8 +45,8 @@ export function isCallbackToken(text: string): boolean {
   return isUuid(runId) && /^[\w-]{43}$/.test(mac) && rest.length === 0;
 }
 
-function macOf({ callbackSecret }: RunSecret, generation: number): string {
-  return createHmac("sha256", callbackSecret).update(String(generation)).digest("base64url");
+function macOf(key: CallbackKey, generation: number): string {
+  return createHmac("sha256", key).update(String(generation)).digest("base64url");
 }
 
 interface RejectedCallback {
@@ -65,7 +64,7 @@ interface Received {
 }
 
 export async function receiveCallback(
-  { reader, transact, log }: CallbackParts,
+  { reader, transact, log, keyring }: CallbackParts,
   token: string,
   body: StoredJson,
 ): Promise<CallbackAnswer> {
@@ -74,14 +73,17 @@ export async function receiveCallback(
   // Without a lock first: an invented token must not take a connection for a transaction.
   const [seen] = await runsByIds(reader, [runId]);
   if (!seen) return "UNKNOWN";
-  if (!isForOpenStep(seen, given) && (await countRejectedCallbacks(reader, runId)) >= REJECTED_MAX)
-    return rejectionOf(seen, given);
+  // Salt and data key of a run never change.
+  await keyring.load(reader, [seen.callbackKey]);
+  const key = keyring.callbackKey(seen);
+  if (!isForOpenStep(seen, key, given) && (await countRejectedCallbacks(reader, runId)) >= REJECTED_MAX)
+    return rejectionOf(seen, key, given);
   const { answer, rejected } = await transact(async (transaction): Promise<Received> => {
     const { tx } = transaction;
     const run = await lockRun(tx, runId);
     if (!run) return { answer: "UNKNOWN" };
-    if (!isForOpenStep(run, given) || !(await deliverCallback(transaction, run, body))) {
-      const kind = rejectionOf(run, given);
+    if (!isForOpenStep(run, key, given) || !(await deliverCallback(transaction, run, body))) {
+      const kind = rejectionOf(run, key, given);
       return { answer: kind, rejected: await recordRejected(transaction, run, kind) };
     }
     return { answer: "TAKEN" };
@@ -106,8 +108,8 @@ export async function deliverCallback({ tx }: Transaction, run: RunRow, body: St
 }
 
 /** Whether a token was issued for the present entry of a step, and no callback has been received for it. */
-function isForOpenStep(run: RunRow, given: string): boolean {
-  return run.finishedAt === null && run.openGeneration !== null && isEqual(given, macOf(run, run.openGeneration));
+function isForOpenStep({ finishedAt, openGeneration }: RunRow, key: CallbackKey, given: string): boolean {
+  return finishedAt === null && openGeneration !== null && isEqual(given, macOf(key, openGeneration));
 }
 
 const MEANING: Readonly<Record<Rejection, string>> = {
@@ -131,13 +133,13 @@ async function recordRejected({ tx }: Transaction, run: RunRow, kind: Rejection)
   return count === null ? null : { run, kind, step, count };
 }
 
-function rejectionOf(run: RunRow, given: string): Rejection {
-  const isCurrent = run.generation > 0 && isEqual(given, macOf(run, run.generation));
+function rejectionOf(run: RunRow, key: CallbackKey, given: string): Rejection {
+  const isCurrent = run.generation > 0 && isEqual(given, macOf(key, run.generation));
   // An open generation was not taken: the step has failed meanwhile, and is retried later under another token.
   if (isCurrent) return run.finishedAt === null && run.openGeneration === null ? "DUPLICATE" : "LATE";
   const oldest = Math.max(1, run.generation - GENERATIONS_MAX);
   for (let generation = run.generation - 1; generation >= oldest; generation -= 1) {
-    if (isEqual(given, macOf(run, generation))) return "LATE";
+    if (isEqual(given, macOf(key, generation))) return "LATE";
   }
   return "FORGED";
 }

@@ -7,6 +7,7 @@ import type { Composition, Registry } from "../../../drivers/registry.ts";
 import { noopObserver } from "../../../observer.ts";
 import type { Observer } from "../../../observer.ts";
 import type { NodeRow, Secrets } from "../../../store/nodes/nodes.ts";
+import { SecretError } from "../../../store/secrets/keyring.ts";
 import { createRedactor } from "../../input/secret-redactor.ts";
 import type { Redactor } from "../../input/secret-redactor.ts";
 import { storableReason } from "./driver-result.ts";
@@ -24,13 +25,21 @@ export interface Machine {
   settingsOf(driver: AnyDriver): unknown;
 }
 
-/** Resolves a node's drivers and validates its settings. `problem`: a clause that says why that failed. */
+/** Why the machine of a node cannot be used: a clause. */
+export interface Unusable {
+  readonly problem: string;
+  /** Absent: UNSUPPORTED_BY_DRIVER. */
+  readonly code?: "SECRET_UNREADABLE";
+}
+
+/** Resolves a node's drivers and validates its settings. */
 export async function openMachine(
   registry: Registry,
   node: NodeRow,
-  secrets: Secrets,
+  secrets: Secrets | SecretError,
   observer: Observer = noopObserver,
-): Promise<Machine | { readonly problem: string }> {
+): Promise<Machine | Unusable> {
+  if (secrets instanceof SecretError) return { problem: secrets.message, code: "SECRET_UNREADABLE" };
   const composed = registry.compose(node);
   if ("problem" in composed) return composed;
   const settings = new Map<string, unknown>();

@@ -18,6 +18,10 @@ import type { Tx } from "../../../store/postgres/database.ts";
 import { nodesByIds, secretsOfNodes } from "../../../store/nodes/nodes.ts";
 import type { NodeRow, Secrets } from "../../../store/nodes/nodes.ts";
 import { DEADLINE_TOLERANCE_MS } from "../../../store/runs/parked-runs.ts";
+import { SecretError, orThrow, readable } from "../../../store/secrets/keyring.ts";
+import type { CallbackKey, Keyring } from "../../../store/secrets/keyring.ts";
+import { openVariables } from "../../../store/secrets/variables.ts";
+import type { OpenVariables } from "../../../store/secrets/variables.ts";
 import { plansByHashes } from "../../../store/runs/plans.ts";
 import type { ForcedPower, Plan } from "../../../store/records.ts";
 import type { Claim } from "../../../store/runs/run-claims.ts";
@@ -53,6 +57,8 @@ import { failStep, giveUpStep, isCancelledBy, settleAbort } from "../boundary/se
 import { parkAgain } from "../boundary/settle-power.ts";
 import { UNKNOWN_CONDITION } from "../../scheduling/abort-outcome.ts";
 import { interruptOf } from "../../scheduling/waiting-runs.ts";
+import type { EngineContext } from "../../context.ts";
+import { secretTexts } from "../../input/variables.ts";
 import type { Transaction } from "../../transaction.ts";
 
 export interface ClaimParts extends RunEnvironment {
@@ -65,12 +71,19 @@ export interface ClaimParts extends RunEnvironment {
 /** The rows that a claim reads beside its run. */
 export interface ClaimReads {
   readonly node: NodeRow;
-  readonly secrets: Secrets;
+  /** An error if one of them cannot be read. */
+  readonly secrets: ClaimSecrets | SecretError;
   readonly plan: Plan;
   /** The newest attempt at the run's current step. */
   readonly attempt: TimedAttempt | undefined;
-  /** The image and the user data that the run installs. */
+}
+
+/** The secrets of a run and its node, decrypted, and what they are a part of. */
+interface ClaimSecrets {
+  readonly ofNode: Secrets;
   readonly installed: InstalledImage;
+  readonly variables: OpenVariables;
+  readonly callbackKey: CallbackKey;
 }
 
 const PLANS_KEPT = 1_000;
@@ -81,7 +94,7 @@ export type ReadClaims = (
 ) => Promise<ReadonlyMap<string, ClaimReads>>;
 
 /** Reads for many claims at once. Plans never change, so the most recent ones are cached. */
-export function createClaimReader(): ReadClaims {
+export function createClaimReader({ keyring, registry }: Pick<EngineContext, "keyring" | "registry">): ReadClaims {
   const cache = new LruMap<string, Plan>(PLANS_KEPT);
 
   async function readPlans({ tx }: Transaction, hashes: readonly string[]): Promise<ReadonlyMap<string, Plan>> {
@@ -104,38 +117,64 @@ export function createClaimReader(): ReadClaims {
     const nodeIds = unfinished.map(({ nodeId }) => nodeId);
     const runIds = unfinished.map(({ id }) => id);
     const hashes = unfinished.map(({ planHash }) => planHash);
-    const [nodes, secrets, attempts, plans, installedOf] = await Promise.all([
+    const variables = { column: "runVariables", declared: registry.secretVariables } as const;
+    const [nodes, secrets, attempts, plans, installedOf, variablesOf] = await Promise.all([
       nodesByIds(tx, nodeIds),
-      secretsOfNodes(tx, nodeIds),
+      secretsOfNodes(tx, keyring, nodeIds),
       attemptsUnderWay(tx, runIds),
       readPlans(transaction, hashes),
-      readInstalled(tx, unfinished),
+      readInstalled(tx, keyring, unfinished),
+      openVariables(tx, keyring, variables, unfinished),
     ]);
+    await keyring.load(
+      tx,
+      unfinished.map(({ callbackKey }) => callbackKey),
+    );
+    const secretsOf = (run: LockedRun) =>
+      readable(() => ({
+        ofNode: orThrow(secrets.get(run.nodeId) ?? {}),
+        installed: installedOf(run),
+        variables: orThrow(variablesOf.get(run.id) ?? { values: run.variables, secretNames: new Set<string>() }),
+        callbackKey: keyring.callbackKey(run),
+      }));
     const byId = new Map(nodes.map((node) => [node.id, node]));
     return new Map(
       unfinished.flatMap((run) => {
         const { id, nodeId, planHash } = run;
         const [node, plan] = [byId.get(nodeId), plans.get(planHash)];
-        const found = { secrets: secrets.get(nodeId) ?? {}, attempt: attempts.get(id), installed: installedOf(run) };
-        return node && plan ? [[id, { node, plan, ...found }]] : [];
+        return node && plan ? [[id, { node, plan, secrets: secretsOf(run), attempt: attempts.get(id) }]] : [];
       }),
     );
   };
 }
 
-/** The image and the user data of each run. Clean-up runs install nothing. */
-async function readInstalled(tx: Tx, runs: readonly LockedRun[]): Promise<(run: LockedRun) => InstalledImage> {
+/** The image and the user data of each run. Clean-up runs install nothing. Throws for a run that it cannot read. */
+async function readInstalled(
+  tx: Tx,
+  keyring: Keyring,
+  runs: readonly LockedRun[],
+): Promise<(run: LockedRun) => InstalledImage> {
   const work = runs.filter(({ purpose }) => purpose === "WORK");
   const imageIds = new Set(work.flatMap(({ operationImageId }) => operationImageId ?? []));
   const withUserData = work.filter(({ operationUserDataBytes }) => operationUserDataBytes !== null);
   const operationIds = new Set(withUserData.map(({ operationId }) => operationId));
-  const [images, userData] = await Promise.all([imagesByIds(tx, [...imageIds]), userDataOf(tx, [...operationIds])]);
+  const [images, userData] = await Promise.all([
+    imagesByIds(tx, [...imageIds]),
+    userDataOf(tx, keyring, [...operationIds]),
+  ]);
   const byId = new Map(images.map((image) => [image.id, image]));
   return ({ purpose, operationId, operationImageId }) =>
     purpose === "WORK"
-      ? { image: byId.get(operationImageId ?? "") ?? null, userData: userData.get(operationId) ?? null }
+      ? { image: byId.get(operationImageId ?? "") ?? null, userData: orThrow(userData.get(operationId) ?? null) }
       : NOTHING_INSTALLED;
 }
+
+/** For a run that fails, because its secrets cannot be read. */
+const NOTHING_READ: Omit<ClaimSecrets, "ofNode"> = {
+  installed: NOTHING_INSTALLED,
+  variables: { values: {}, secretNames: new Set() },
+  callbackKey: "",
+};
 
 const NO_WAIT = { wakeAt: null, waitReason: null, waitingSince: null, waitFor: null } as const;
 
@@ -158,7 +197,7 @@ export async function claimRun(
     ledger.changeRun({ dueAt: null });
     return RELEASE;
   }
-  const { node, plan, attempt, installed } = reads;
+  const { node, plan, attempt, secrets } = reads;
   ledger.changeRun({
     owner: parts.replica,
     dueAt: null,
@@ -175,11 +214,15 @@ export async function claimRun(
     ),
   );
   const machine = "problem" in opened ? unusableMachine(node) : opened;
-  const claimed: ClaimedRun = { run, fence, plan, node, leg: run.leg, position: run.position, machine, installed };
+  const known = secrets instanceof SecretError ? NOTHING_READ : secrets;
+  const variables = known.variables.values;
+  machine.redactor.hide(secretTexts(known.variables));
+  const place = { node, leg: run.leg, position: run.position };
+  const claimed: ClaimedRun = { run, fence, plan, machine, ...place, ...known, variables };
   const context = openContext(parts, ledger, claimed);
   if ("problem" in opened)
     return failRun(context, attempt ?? null, {
-      code: "UNSUPPORTED_BY_DRIVER",
+      code: opened.code ?? "UNSUPPORTED_BY_DRIVER",
       reason: opened.problem,
       message: `Node ${node.name}: ${opened.problem}`,
       retryable: false,
@@ -359,8 +402,9 @@ async function openInTime(
   ledger: Ledger,
   { node, secrets }: ClaimReads,
 ): ReturnType<typeof openMachine> {
+  const ofNode = secrets instanceof SecretError ? secrets : secrets.ofNode;
   const ms = ledger.hasOwnTransaction ? OPEN_MS.own : OPEN_MS.shared;
-  const opened = await withinTime(ms, openMachine(parts.registry, node, secrets, parts.observer), null);
+  const opened = await withinTime(ms, openMachine(parts.registry, node, ofNode, parts.observer), null);
   if (opened !== null) return opened;
   if (!ledger.hasOwnTransaction) throw new NeedsOwnTransactionError();
   return { problem: `its drivers did not finish checking its settings within ${ms / 1000} s.` };

@@ -18,7 +18,8 @@ import type { PowerState } from "../../../drivers/driver.ts";
 import type { AttemptRow } from "../../../store/runs/attempts.ts";
 import type { ImageRow } from "../../../store/images.ts";
 import type { ClaimedNodeChange, NodeRow } from "../../../store/nodes/nodes.ts";
-import type { LeftAs, Failure, Plan, PlannedStep } from "../../../store/records.ts";
+import type { JsonObject, LeftAs, Failure, Plan, PlannedStep } from "../../../store/records.ts";
+import type { CallbackKey } from "../../../store/secrets/keyring.ts";
 import { UNTOUCHED } from "../../../store/runs/runs.ts";
 import type { LockedRun } from "../../../store/runs/run-locks.ts";
 import type { RunRow } from "../../../store/runs/runs.ts";
@@ -48,6 +49,9 @@ export interface ClaimedRun {
   readonly plan: Plan;
   readonly machine: Machine;
   readonly installed: InstalledImage;
+  /** Decrypted. */
+  readonly variables: JsonObject;
+  readonly callbackKey: CallbackKey;
   /** With the changes that this process has noted. */
   node: NodeRow;
   leg: number;

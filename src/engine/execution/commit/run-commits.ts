@@ -33,7 +33,7 @@ export class RunCommits {
   #isReleased = false;
 
   constructor({ environment, log, ...parts }: RunCommitsParts) {
-    this.#groupCommit = new GroupCommit({ ...parts, read: createClaimReader() });
+    this.#groupCommit = new GroupCommit({ ...parts, read: createClaimReader(parts) });
     this.#environment = environment;
     this.#log = log;
   }

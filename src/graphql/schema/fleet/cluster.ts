@@ -1,5 +1,6 @@
 /** Clusters: the type, its queries and its mutations. */
 import type { ClusterEdited } from "../../../engine/inventory/clusters.ts";
+import { maskedVariables } from "../../../store/secrets/variables.ts";
 import { clusterByName, clustersPage, countClusters } from "../../../store/nodes/clusters.ts";
 import { CLUSTER_FIELDS } from "../../../store/nodes/node-fields.ts";
 import { operationCountsOfClusters, operationsOfClusters } from "../../../store/operations/operation-lists.ts";
@@ -42,9 +43,10 @@ builder.objectType(ClusterRef, {
       description: "State, computed from the nodes and their unfinished runs.",
       resolve: async ({ id }, _args, { load }) => (await load.clusterFacts.load(id)).state,
     }),
-    variables: t.expose("variables", {
+    variables: t.field({
       type: "JSON",
-      description: "Settings: default variables of every operation on the cluster's nodes.",
+      description: "Settings: default variables of every operation on the cluster's nodes. Secret ones are `***`.",
+      resolve: ({ variables }, _args, { services }) => maskedVariables(variables, services.registry.secretVariables),
     }),
     revision: t.int({
       description: "Increases with every change. Send it as `ifRevision` to detect concurrent changes.",

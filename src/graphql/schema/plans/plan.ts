@@ -117,7 +117,7 @@ const EffectiveVariableRef = builder.objectRef<EffectiveVariable>("EffectiveVari
   description: "Variable that the drivers get for a node.",
   fields: (t) => ({
     name: t.exposeString("name", { description: "Name of the variable." }),
-    value: t.expose("value", { type: "JSON", description: "JSON value that the drivers get." }),
+    value: t.expose("value", { type: "JSON", description: "JSON value that the drivers get; `***` if it is secret." }),
     source: t.expose("source", {
       type: VariableSourceEnum,
       description: "Where the value comes from.",

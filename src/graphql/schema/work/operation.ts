@@ -1,6 +1,7 @@
 /** Operations: the type and its queries. verbs.ts and work.ts have the mutations that start them. */
 import { isUnfinished } from "../../../lifecycle/operation-states.ts";
 import type { RunState } from "../../../lifecycle/operation-states.ts";
+import { maskedVariables } from "../../../store/secrets/variables.ts";
 import { countOperations, operationsPage } from "../../../store/operations/operation-lists.ts";
 import { restartedBy } from "../../../store/operations/operations.ts";
 import type { OperationRow } from "../../../store/operations/operations.ts";
@@ -137,9 +138,11 @@ builder.objectType(OperationRef, {
       description: "Runbook whose steps were used when the operation was accepted; null if none was.",
       resolve: ({ options }) => options.runbook ?? null,
     }),
-    variables: t.expose("variables", {
+    variables: t.field({
       type: "JSON",
-      description: "Variables of the request, before they were merged with the cluster's settings.",
+      description:
+        "Variables of the request, before they were merged with the cluster's settings. Secret ones are `***`.",
+      resolve: ({ variables }, _args, { services }) => maskedVariables(variables, services.registry.secretVariables),
     }),
     rollout: t.field({
       type: RolloutRef,

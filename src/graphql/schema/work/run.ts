@@ -2,6 +2,7 @@
 import { stepUnderWay } from "../../../engine/views.ts";
 import { judgeAbort } from "../../../lifecycle/interrupts.ts";
 import { isUnfinished } from "../../../lifecycle/operation-states.ts";
+import { maskedVariables } from "../../../store/secrets/variables.ts";
 import type { LeftAs } from "../../../store/records.ts";
 import type { RejectedCallbackRow } from "../../../store/runs/rejected-callbacks.ts";
 import type { OperationRow } from "../../../store/operations/operations.ts";
@@ -99,10 +100,11 @@ builder.objectType(RunRef, {
       description: "Run that this one restarts; null if it is not a restart.",
       resolve: ({ restartOf }, _args, { load }) => (restartOf === null ? null : load.run.load(restartOf)),
     }),
-    variables: t.expose("variables", {
+    variables: t.field({
       type: "JSON",
       description:
-        "Effective variables: the cluster's settings when the operation was accepted, merged with the variables of the request.",
+        "Effective variables: the cluster's settings when the operation was accepted, merged with the variables of the request. Secret ones are `***`.",
+      resolve: ({ variables }, _args, { services }) => maskedVariables(variables, services.registry.secretVariables),
     }),
     wakeAt: t.expose("wakeAt", {
       type: "DateTime",

@@ -1,0 +1,17 @@
+/** The keyring of a test database, and secrets read as the engine reads them. */
+import type { Database } from "../../src/store/postgres/database.ts";
+import { openKeyring, orThrow } from "../../src/store/secrets/keyring.ts";
+import type { Keyring } from "../../src/store/secrets/keyring.ts";
+import { secretsOfNodes } from "../../src/store/nodes/nodes.ts";
+import type { Secrets } from "../../src/store/nodes/nodes.ts";
+
+/** A key that all tests share, so that several processes can use one database. */
+export const TEST_KEYS = `test:${Buffer.alloc(32, 7).toString("base64")}`;
+
+export function testKeyring(database: Pick<Database, "reader" | "transaction">): Promise<Keyring> {
+  return openKeyring(database, { keys: [{ id: "test", bytes: Buffer.alloc(32, 7) }], source: "The test" });
+}
+
+export async function secretsOf(database: Pick<Database, "reader" | "transaction">, nodeId: string): Promise<Secrets> {
+  return orThrow((await secretsOfNodes(database.reader, await testKeyring(database), [nodeId])).get(nodeId) ?? {});
+}
