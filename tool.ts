@@ -35,6 +35,7 @@ export const TOOLS: Readonly<Record<string, Tool>> = {
 
   chaos: tool("test/chaos/chaos.ts", "faults in replicas, database, connections, drivers and readers"),
   kills: tool("test/durability/kills.ts", "commissions while the service is killed"),
+  "secret-kills": tool("test/durability/secret-kills.ts", "commissions while the rotation of keys is killed"),
   races: tool("test/durability/races.ts", "concurrent aborts, withdrawals, stops and ends of runs"),
   model: tool("test/durability/model.ts", "random requests and faults, compared with a model"),
   "power-cuts": tool("test/durability/power-cuts.ts", "starts after power cuts of the file system"),

@@ -20,6 +20,8 @@ async function main(args: readonly string[]): Promise<void> {
       return printSchema(rest);
     case "migrate":
       return migrate(rest);
+    case "secrets":
+      return runSecretsCommand(rest);
     case "boot":
       return printBoot(rest);
     case "image":
@@ -37,8 +39,10 @@ async function serve(args: readonly string[]): Promise<void> {
   const config = readConfig(process.env, args);
   const log = createLog(config.log, logDestination(config.logFormat));
   // Before any plugin is loaded.
-  const secrets = [config.token, config.databaseUrl, config.listenUrl].filter((secret) => secret !== null);
-  if (!hideSecrets(process.env, secrets))
+  const hidden = [config.token, config.secretKeys, config.databaseUrl, config.listenUrl].filter(
+    (secret) => secret !== null,
+  );
+  if (!hideSecrets(process.env, hidden))
     log.warn("secrets in the environment and the command line of this process cannot be hidden from its drivers");
   // Before any process is started: child processes inherit it.
   if (!omitMemoryFromCoreDumps()) log.warn("a core dump of this process would contain its memory, and so secrets");
@@ -66,8 +70,8 @@ async function printImage(args: readonly string[]): Promise<void> {
 }
 
 /** Exits once the text is flushed: a plugin that was loaded for its declarations may keep a handle open. */
-function printAndExit(text: string): void {
-  process.stdout.write(text, () => process.exit(0));
+function printAndExit(text: string, code = 0): void {
+  process.stdout.write(text, () => process.exit(code));
 }
 
 async function migrate(args: readonly string[]): Promise<void> {
@@ -79,9 +83,15 @@ async function migrate(args: readonly string[]): Promise<void> {
   printAndExit("The database is at the newest migration.\n");
 }
 
+async function runSecretsCommand(args: readonly string[]): Promise<void> {
+  const { secretsCommand } = await import("./commands/secrets.ts");
+  const { text, isComplete } = await secretsCommand(process.env, args);
+  printAndExit(text, isComplete ? 0 : 1);
+}
+
 main(process.argv.slice(2)).catch((error: unknown) => {
   const [, , command] = process.argv;
-  const isPlain = error instanceof ConfigError || command === "schema" || command === "migrate";
+  const isPlain = error instanceof ConfigError || ["schema", "migrate", "secrets"].includes(command ?? "");
   process.stderr.write(`${isPlain ? "" : "Ostler cannot start: "}${messageOf(error)}\n`);
   process.exit(1);
 });

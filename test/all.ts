@@ -120,6 +120,12 @@ const PARTS: readonly Part[] = [
     short: ["test/durability/kills.ts", "--seed", SEED, "--nodes", "60", "--kills", "1"],
   },
   {
+    name: "secret-kills",
+    about: "commissions while the rotation of keys is killed",
+    command: ["test/durability/secret-kills.ts"],
+    short: ["test/durability/secret-kills.ts", "--nodes", "100", "--kills", "5"],
+  },
+  {
     name: "power-cuts",
     about: "starts after power cuts of the file system",
     command: ["test/durability/power-cuts.ts", "--seed", SEED],

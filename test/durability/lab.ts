@@ -68,13 +68,13 @@ export function anySeed(): number {
 }
 
 /** A temporary database with all migrations, and its folder. It is deleted when the script ends. */
-export async function openLab(): Promise<
-  { readonly connection: Connection; readonly folder: string } & AsyncDisposable
-> {
+export async function openLab(
+  options: { readonly tcpPort?: number } = {},
+): Promise<{ readonly connection: Connection; readonly folder: string } & AsyncDisposable> {
   const owned = new AsyncDisposableStack();
   const folder = mkdtempSync(join(tmpdir(), "ostler-lab-"));
   owned.defer(() => rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }));
-  const { connection } = owned.use(await startEmbedded({ folder, durable: false }));
+  const { connection } = owned.use(await startEmbedded({ folder, durable: false, ...options }));
   await migrateDatabase(connection);
   return { connection, folder, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }

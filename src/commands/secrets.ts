@@ -1,0 +1,102 @@
+/** `ostler secrets`: lists the keys of the stored secrets, and replaces them. Works beside running replicas. */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { readConfig } from "../config/config.ts";
+import type { Config } from "../config/config.ts";
+import { ConfigError } from "../config/values.ts";
+import { describeDrivers } from "../drivers/load.ts";
+import { secretVariablesOf } from "../drivers/variables.ts";
+import { createLog, logDestination } from "../log.ts";
+import { connectionOf, openMigrated, waitForDatabase } from "../startup/database-start.ts";
+import type { Database } from "../store/postgres/database.ts";
+import { dataKeyRows, masterIdOf, openKeyring } from "../store/secrets/keyring.ts";
+import type { Keyring } from "../store/secrets/keyring.ts";
+import { readMasterKeys } from "../store/secrets/master-keys.ts";
+import { countSecrets, encryptAllSecrets } from "../store/secrets/reencryption.ts";
+import type { Reencrypted } from "../store/secrets/reencryption.ts";
+
+interface Done {
+  readonly text: string;
+  /** False: some secrets could not be read. */
+  readonly isComplete: boolean;
+}
+
+/** The stored secrets, and the names of the variables that drivers declare as secret. */
+interface Stored {
+  readonly database: Database;
+  readonly keyring: Keyring;
+  readonly declared: ReadonlySet<string>;
+}
+
+const ACTIONS: Readonly<Record<string, (stored: Stored) => Promise<Done>>> = {
+  async status({ database, declared }) {
+    const counts = await countSecrets(database, declared);
+    const keys = await dataKeyRows(database.reader);
+    const known = new Set<string | null>(keys.map(({ id }) => id));
+    const lines = [
+      ...keys.map((key) => {
+        const about = [
+          `encrypted with master key ${masterIdOf(key)}`,
+          ...(key.rotatedAt ? [] : ["rotation unfinished"]),
+        ];
+        return `data key ${key.id}, ${about.join(", ")}: ${counts.get(key.id) ?? 0} secrets`;
+      }),
+      ...[...counts]
+        .filter(([id]) => !known.has(id))
+        .map(([id, count]) =>
+          id === null ? `in clear: ${count} secrets` : `data key ${id}, which is missing: ${count} secrets`,
+        ),
+    ];
+    return {
+      text: lines.map((line) => `${line}\n`).join("") || "There are no secrets and no keys.\n",
+      isComplete: true,
+    };
+  },
+  async encrypt({ database, keyring, declared }) {
+    return done("Encrypted", await encryptAllSecrets(database, keyring, declared));
+  },
+  async rotate({ database, keyring, declared }) {
+    const { id, isNew } = await database.transaction((tx) => keyring.rotate(tx));
+    const what = isNew ? `Added data key ${id}` : `Continued the rotation to data key ${id}`;
+    return done(`${what}; encrypted`, await encryptAllSecrets(database, keyring, declared));
+  },
+  async rewrap({ database, keyring }) {
+    const count = await database.transaction((tx) => keyring.rewrap(tx));
+    return { text: `Encrypted ${count} data keys with the newest master key.\n`, isComplete: true };
+  },
+};
+
+/** Carries out a command; throws a sentence for operators. */
+export async function secretsCommand(
+  environment: NodeJS.ProcessEnv,
+  [name = "", ...flags]: readonly string[],
+): Promise<Done> {
+  const action = ACTIONS[name];
+  if (!action)
+    throw new ConfigError(`There is no command ostler secrets ${name}. Use one of ${Object.keys(ACTIONS).join(", ")}.`);
+  const config = readConfig(environment, flags);
+  return withSecrets(config, action);
+}
+
+async function withSecrets(config: Config, action: (stored: Stored) => Promise<Done>): Promise<Done> {
+  const masterKeys = readMasterKeys(config);
+  if (config.databaseUrl === null && !existsSync(join(config.data, "postgres")))
+    throw new ConfigError(`There is no database in ${config.data}. Set OSTLER_DATA or DATABASE_URL.`);
+  const log = createLog("warn", logDestination(config.logFormat));
+  const declared = secretVariablesOf(await describeDrivers(config.plugins, config.pluginFolder));
+  await using parts = new AsyncDisposableStack();
+  const connection = await connectionOf(config, parts, log);
+  return await waitForDatabase(
+    config,
+    async () => {
+      await using database = await openMigrated(config, connection, log);
+      return await action({ database, keyring: await openKeyring(database, masterKeys), declared });
+    },
+    log,
+  );
+}
+
+function done(what: string, { count, problems }: Reencrypted): Done {
+  const lines = [`${what} ${count} secrets.`, ...problems.map((problem) => `Not encrypted: ${problem}`)];
+  return { text: lines.map((line) => `${line}\n`).join(""), isComplete: problems.length === 0 };
+}
