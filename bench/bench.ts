@@ -51,7 +51,7 @@ const FLAGS = {
   against: {
     type: "string",
     default: "",
-    help: "cycle, memory, behind, workers: folder of another checkout, measured in alternating passes",
+    help: "cycle, memory, behind, workers: folder of another checkout, measured in alternating passes; cycle: off for this one without encryption",
   },
   flight: { type: "string", default: "16", help: "cycle, ironic, triggers: requests for one node at a time" },
   layouts: {

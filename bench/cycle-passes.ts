@@ -80,7 +80,15 @@ export async function openBuild(
   testbed: Testbed,
   name: string,
   checkout: string,
-  { concurrency, asStarted = false }: { readonly concurrency: number; readonly asStarted?: boolean },
+  {
+    concurrency,
+    asStarted = false,
+    environment = {},
+  }: {
+    readonly concurrency: number;
+    readonly asStarted?: boolean;
+    readonly environment?: Readonly<Record<string, string>>;
+  },
 ): Promise<Build> {
   const data = mkdtempSync(join(testbed.folder, "cycle-"));
   await using parts = new AsyncDisposableStack();
@@ -93,6 +101,7 @@ export async function openBuild(
         OSTLER_PLUGINS: "fake",
         ...(!asStarted && { OSTLER_POWER_SECONDS: "0" }),
         OSTLER_CONCURRENCY: String(concurrency),
+        ...environment,
       },
     }),
   );
@@ -130,7 +139,7 @@ export async function enroll(build: Build, passes: Passes): Promise<void> {
   for (let from = 0; from < nodes; from += 500) {
     const list = Array.from({ length: Math.min(500, nodes - from) }, (_, index) => ({
       name: nameOf(from + index),
-      driver: { fake: {} },
+      driver: { fake: { password: "of-the-benchmark" } },
     }));
     await mutate(
       build.service,

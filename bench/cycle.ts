@@ -4,7 +4,7 @@
  * node, some of them in flight at a time. With `--against`, a second build of Ostler is measured in the same minutes,
  * in alternating passes, so that their ratio does not depend on other load of the machine. Nodes are selected by name,
  * which older builds know too; with one that has no `provideNodes`, nodes of both builds become available by
- * `commissionNodes`.
+ * `commissionNodes`. With `--against off`, the second build stores secrets in clear.
  */
 import { MODES, THIS_CHECKOUT, countPass, enroll, measurePass, openBuild, verbsOf } from "./cycle-passes.ts";
 import type { Build, Cost, Mode, PassOptions, Passes } from "./cycle-passes.ts";
@@ -13,14 +13,18 @@ import type { Testbed } from "./testbed.ts";
 
 export interface CycleOptions extends PassOptions {
   readonly rounds: number;
-  /** Folder with the checkout of another build; empty: only this one is measured. */
+  /** Folder with the checkout of another build; `off`: this one without encryption; empty: none. */
   readonly against: string;
 }
 
 export async function measureCycle(testbed: Testbed, given: CycleOptions): Promise<void> {
   await using parts = new AsyncDisposableStack();
   const builds = [parts.use(await openBuild(testbed, "this build", THIS_CHECKOUT, given))];
-  if (given.against !== "") builds.push(parts.use(await openBuild(testbed, given.against, given.against, given)));
+  if (given.against === "off") {
+    const environment = { OSTLER_SECRET_KEYS: "off" };
+    builds.push(parts.use(await openBuild(testbed, "off", THIS_CHECKOUT, { ...given, environment })));
+  } else if (given.against !== "")
+    builds.push(parts.use(await openBuild(testbed, given.against, given.against, given)));
   const options = { ...given, verbs: await verbsOf(builds) };
   const costs = new Map(builds.flatMap((build) => MODES.map((mode) => [keyOf(build, mode), [] as Cost[]])));
   for (const build of builds) await enroll(build, options);

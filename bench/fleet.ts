@@ -7,6 +7,9 @@ import { createLog } from "../src/log.ts";
 import { createNotifier } from "../src/store/postgres/notifier.ts";
 import { openDatabase } from "../src/store/postgres/database.ts";
 import type { Connection, Database } from "../src/store/postgres/database.ts";
+import { openKeyring } from "../src/store/secrets/keyring.ts";
+import { readMasterKeys } from "../src/store/secrets/master-keys.ts";
+import { MASTER_KEYS } from "./service.ts";
 import { DRIVER } from "./six-step-driver.ts";
 
 export const CALLER = { actor: "benchmark", project: "default" };
@@ -31,7 +34,9 @@ export async function openFleet({
   const registry = parts.use(await loadPlugins([PLUGIN], createLog("silent")));
   const database = parts.use(await openDatabase({ connection }));
   const notifier = parts.use(await createNotifier(database, () => {}));
-  const engine = parts.use(await createEngine({ database, registry, notifier, log, concurrency }));
+  const masterKeys = readMasterKeys({ secretKeys: MASTER_KEYS, secretKeysFile: null, databaseUrl: null, data: "" });
+  const keyring = await openKeyring(database, masterKeys);
+  const engine = parts.use(await createEngine({ database, registry, keyring, notifier, log, concurrency }));
   const opened = parts.move();
   return { engine, database, [Symbol.asyncDispose]: () => opened.disposeAsync() };
 }

@@ -7,6 +7,9 @@ import { fileURLToPath } from "node:url";
 import type { Testbed } from "./testbed.ts";
 import { end } from "./testbed.ts";
 
+/** Of the service of this checkout, and of engines in the process of the benchmark. */
+export const MASTER_KEYS = `bench:${Buffer.alloc(32, 7).toString("base64")}`;
+
 export interface Served extends AsyncDisposable {
   readonly url: string;
   readonly pid: number;
@@ -17,7 +20,7 @@ export interface Served extends AsyncDisposable {
 }
 
 export interface ServedOptions {
-  /** Path of the program, relative to this folder. */
+  /** Path of the program, relative to this folder. Absent: the service of this checkout. */
   readonly program?: string;
   readonly environment: Readonly<Record<string, string>>;
   /** Arguments of the program. */
@@ -27,14 +30,19 @@ export interface ServedOptions {
 
 export async function startServed(
   testbed: Testbed,
-  { program = "../src/main.ts", environment, args = [], nodeArgs = [] }: ServedOptions,
+  { program, environment, args = [], nodeArgs = [] }: ServedOptions,
 ): Promise<Served> {
   const start = performance.now();
-  const env = { PATH: process.env["PATH"], OSTLER_PORT: "0", OSTLER_LOG: "error", ...environment };
-  const child = spawn(process.execPath, [...nodeArgs, fileURLToPath(new URL(program, import.meta.url)), ...args], {
-    env,
-    stdio: ["ignore", "pipe", "inherit", "ipc"],
-  });
+  const keys = program === undefined && { OSTLER_SECRET_KEYS: MASTER_KEYS };
+  const env = { PATH: process.env["PATH"], OSTLER_PORT: "0", OSTLER_LOG: "error", ...keys, ...environment };
+  const child = spawn(
+    process.execPath,
+    [...nodeArgs, fileURLToPath(new URL(program ?? "../src/main.ts", import.meta.url)), ...args],
+    {
+      env,
+      stdio: ["ignore", "pipe", "inherit", "ipc"],
+    },
+  );
   testbed.watch(child);
   const url = await new Promise<string>((resolve, reject) => {
     child.stdout?.on("data", (chunk: Buffer) => {
