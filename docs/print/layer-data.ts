@@ -144,6 +144,7 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
     layers: ["src/store"],
     files: ["src/config/config.ts", "src/errors.ts"],
     types: ["src/engine", "src/log.ts"],
+    node: true,
   },
   "src/commands": {
     purpose: "The commands: the service, migration, images, and what provisioning servers need.",
@@ -193,6 +194,10 @@ export const PARTS: Readonly<Record<string, PartRule>> = {
   "src/store/postgres": {
     purpose: "Connections, pools, migrations, the embedded server, the notifier.",
     imports: [],
+  },
+  "src/store/secrets": {
+    purpose: "Keys, and the encryption of secrets in all tables.",
+    imports: ["src/store/postgres", "src/store/tables.ts", "src/store/records.ts"],
   },
   "src/graphql/base": { purpose: "What every file of the schema uses.", imports: [] },
   "src/graphql/execution": {

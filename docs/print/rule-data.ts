@@ -1790,4 +1790,69 @@ export const RULES: readonly RuleSection[] = [
       },
     ],
   },
+  {
+    title: "Secrets at rest",
+    rules: [
+      {
+        id: "R-910",
+        rule: "No table, and so no dump, has a password of a node, the login of a discovery, user data, arguments of an agent's task or the key of a callback in clear.",
+      },
+      {
+        id: "R-911",
+        rule: "A secret that was moved to another row or changed, or whose data key is missing, fails the one node, cluster or image concerned, with SECRET_UNREADABLE and a sentence without its value.",
+      },
+      {
+        id: "R-912",
+        rule: "A replica that meets an unknown data key loads it. Machines that wait keep their callback tokens over a rotation.",
+      },
+      {
+        id: "R-913",
+        rule: "A rotation that was interrupted is continued to the same data key.",
+      },
+      {
+        id: "R-914",
+        rule: "A rotation misses no secret that is stored meanwhile.",
+      },
+      {
+        id: "R-915",
+        rule: "Secrets that were stored in clear are read, and encrypted by `ostler secrets encrypt`.",
+      },
+      {
+        id: "R-916",
+        rule: "A start without keys on a database with encrypted secrets is refused.",
+      },
+      {
+        id: "R-917",
+        rule: "A missing, repeated, too short or malformed master key, and a key file that others can read, are refused at the start, with a sentence that has no key.",
+      },
+      {
+        id: "R-918",
+        rule: "An embedded database makes its master key at the first start, in a file for its owner alone, and no other if that is lost.",
+      },
+      {
+        id: "R-919",
+        rule: "A start with another master key than that of the database is refused, and names both.",
+      },
+      {
+        id: "R-920",
+        rule: "A new master key takes the place of the old one with `ostler secrets rewrap`; then the old one is not needed.",
+      },
+      {
+        id: "R-921",
+        rule: "A replica that lacks the master key of a new data key names it, and stores no secret with an older one.",
+      },
+      {
+        id: "R-922",
+        rule: "A secret variable reaches the drivers, and is in no answer, log line, event or row in clear; a restart has it again.",
+      },
+      {
+        id: "R-923",
+        rule: "A plan masks secret variables, and its hash changes with them.",
+      },
+      {
+        id: "R-924",
+        rule: "Secret variables of a cluster are masked, stay when they are left out, and are not replaced by their mask.",
+      },
+    ],
+  },
 ];

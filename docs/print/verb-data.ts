@@ -81,6 +81,7 @@ const AGENTLESS: Refusals = [
     "a step needs the agent, and the service has no provisioning listener or no agent for the node's architecture",
   ],
 ];
+const UNREADABLE = (what: string): Refusals => [["SECRET_UNREADABLE", `${what} cannot be decrypted`]];
 const UNABLE = (what: string): Refusals => [
   ["UNSUPPORTED_BY_DRIVER", `a driver of the node is not loaded, or none of them can ${what}`],
   ...AGENTLESS,
@@ -384,6 +385,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ["IN_MAINTENANCE", "the node is in maintenance"],
           ...PROTECTED_OR_RETIRED,
           ["UNSUPPORTED_BY_DRIVER", "the driver no longer supports the remaining work"],
+          ...UNREADABLE("user data or a variable of the operation"),
           ...AGENTLESS,
           ["INVALID_INPUT", "a step of the operation's list is no longer offered, or is now forbidden"],
           [
@@ -440,6 +442,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ["STALE_REVISION", "the node is not at the revision in `revisions`"],
           ["NOT_FOUND", "a node of `revisions` does not exist"],
           ["UNSUPPORTED_BY_DRIVER", "the node uses none of the drivers in `settings`"],
+          ...UNREADABLE("a stored secret of the node"),
           ["MAC_TAKEN", "another node has one of the MAC addresses; `node` is that node"],
           ...SAME_CONTROLLER,
           ["INVALID_INPUT", "a setting is invalid for the node, or it would have more than 64 labels"],
@@ -500,6 +503,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ["TIMEOUT", "the BMC did not answer in time"],
           ["BACKEND_FAILED", "the BMC answered with an error"],
           ["UNSUPPORTED_BY_DRIVER", "a driver of the node is not loaded"],
+          ...UNREADABLE("a stored secret of the node"),
           ["NOT_FOUND", "the node was deleted in the meantime"],
         ],
         singleMeans: "Each node has its own result; `errors` stays empty.",
@@ -513,6 +517,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ["TIMEOUT", "the BMC did not answer in time"],
           ["BACKEND_FAILED", "the BMC answered with an error"],
           ["UNSUPPORTED_BY_DRIVER", "a driver of the node is not loaded, or no driver or not the machine can do it"],
+          ...UNREADABLE("a stored secret of the node"),
           ["NOT_FOUND", "the node was deleted in the meantime"],
         ],
         singleMeans: "Each node has its own result; `errors` stays empty.",

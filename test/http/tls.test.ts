@@ -230,7 +230,7 @@ test("health and metrics of a replica that only runs work are served over TLS to
     host: "127.0.0.1",
     port: 0,
     tls: own,
-    database: { reader },
+    database: { reader, refusesWrites: () => false },
     log,
     observer: telemetry.observer,
     metrics: { token: null, scrape: telemetry.scrapeOf(reader, new Circuits()) },
