@@ -715,6 +715,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "A member of a collection that is listed without its values, or counted and not listed, is read by its own link; an error with status 200 is an error.",
       },
       {
+        id: "R-852",
+        rule: "`secure_erase` takes two drives for one only by a serial number that means something, and fails if a controller has drives that it does not list.",
+      },
+      {
         id: "R-851",
         rule: "A task is followed wherever the BMC's answer names it, whatever its status.",
       },

@@ -43,19 +43,27 @@ export async function findDrives(service: RedfishService, system: Located): Prom
     return controllers.flatMap((one) => items(one, "Devices"));
   };
   const found = drives.length > 0 ? drives : await simple();
+  for (const one of storages.filter(lacksDrives))
+    service.miss(text(one, "@odata.id") ?? "", "The BMC does not list its drives.");
+  const isOptional = (path: string) => beforeDrives.has(path) || collections.includes(path);
+  const unread = [
+    ...[...service.unread].flatMap(([path, { isMissing }]) =>
+      before.has(path) || (isMissing && isOptional(path)) ? [] : [path],
+    ),
+    ...found.filter((one) => !hasContent(one)).map((one) => text(one, "@odata.id") ?? "a drive without a path"),
+  ];
   return {
     drives: found
       .filter(isInstalled)
       .filter((one, index, all) => all.findIndex((other) => isSame(one, other)) === index),
-    unread: [
-      ...[...service.unread.keys()].filter((path) => !beforeDrives.has(path) && !collections.includes(path)),
-      ...found.filter((one) => !hasContent(one)).map((one) => text(one, "@odata.id") ?? "a drive without a path"),
-    ],
-    isComplete: [...service.unread].every(
-      ([path, { isMissing }]) =>
-        before.has(path) || (isMissing && (beforeDrives.has(path) || collections.includes(path))),
-    ),
+    unread,
+    isComplete: unread.length === 0,
   };
+}
+
+/** Whether a controller has more drives than it lists. */
+function lacksDrives(storage: Resource): boolean {
+  return storage["Drives"] === null || links(storage, "Drives").length < (number(storage, "Drives@odata.count") ?? 0);
 }
 
 /** The paths, each once, except those of resources that are read. */
@@ -64,13 +72,21 @@ function without(paths: readonly string[], read: readonly Resource[]): string[] 
   return [...new Set(paths)].filter((path) => !known.has(path));
 }
 
-/** Some BMCs have a drive at two paths. */
+/** Some BMCs have a drive at two paths, and some give the same text as serial number of every drive. */
 function isSame(one: Resource, other: Resource): boolean {
   if (one === other) return true;
-  const serial = text(one, "SerialNumber");
-  const hasSerial = serial !== undefined && serial === text(other, "SerialNumber");
-  return hasSerial && number(one, "CapacityBytes") === number(other, "CapacityBytes");
+  const serial = serialOf(one);
+  const hasSerial = serial !== undefined && serial === serialOf(other);
+  return hasSerial && number(one, "CapacityBytes") === number(other, "CapacityBytes") && wwnOf(one) === wwnOf(other);
 }
+
+/** Undefined for a text that stands where there is no serial number. */
+export function serialOf(drive: Resource): string | undefined {
+  const serial = text(drive, "SerialNumber") ?? "";
+  return FILLER.test(serial) ? undefined : serial;
+}
+
+const FILLER = /^(.?)\1*$|^(n\W?a|none|null|not? .*|unknown|default.*|to be filled.*|serial.*|0?12345.*)$/i;
 
 /** Sockets, slots and bays without a component are reported as absent. */
 export function isInstalled(one: Resource): boolean {
@@ -79,9 +95,10 @@ export function isInstalled(one: Resource): boolean {
 
 const MEDIUM = /\bvirtual[ _-]?(cd|dvd|floppy|media|hdisk|usb)|\b(cd|dvd)[ _-]?rom\b/i;
 
-/** A medium that the BMC shows to the machine, or a reader without one. */
+/** A medium that the BMC shows to the machine, or a reader without one. A drive that is broken may have no size. */
 export function isMedium(drive: Resource): boolean {
-  return number(drive, "CapacityBytes") === 0 || MEDIUM.test(`${text(drive, "Name")} ${text(drive, "Model")}`);
+  const isReader = number(drive, "CapacityBytes") === 0 && !["SSD", "HDD"].includes(text(drive, "MediaType") ?? "");
+  return isReader || MEDIUM.test(`${text(drive, "Name")} ${text(drive, "Model")}`);
 }
 
 /** The WWN of a drive, in lower case. */

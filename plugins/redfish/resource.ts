@@ -45,7 +45,8 @@ export function texts(resource: Resource, name: string): string[] | undefined {
 
 /** Whether a resource has a value beside its name: some BMCs answer with nothing else. */
 export function hasContent(resource: Resource): boolean {
-  return Object.entries(resource).some(([name, value]) => !NAMES.test(name) && isValue(value));
+  const isList = Array.isArray(resource["Members"]);
+  return isList || Object.entries(resource).some(([name, value]) => !NAMES.test(name) && isValue(value));
 }
 
 const NAMES = /@|^(Id|Name|error)$/;

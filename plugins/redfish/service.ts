@@ -118,6 +118,11 @@ export class RedfishService {
     return this.#unread;
   }
 
+  /** Notes a resource as unread whose answer lacks what it must have. */
+  miss(path: string, reason: string): void {
+    this.#unread.set(path, { reason, isMissing: false });
+  }
+
   /** Whether the machine may have been changed through this service. */
   get hasChanged(): boolean {
     return this.#connection.hasChanged;
@@ -168,8 +173,8 @@ export class RedfishService {
     for (let tries = 1; ; tries += 1) {
       try {
         const found = await this.get(path, what);
-        if (!this.#isPartial || hasContent(found)) return found;
-        this.#unread.set(path, { reason: "The BMC reports no value of it.", isMissing: false });
+        if (hasContent(found)) return found;
+        this.miss(path, "The BMC reports no value of it.");
         return undefined;
       } catch (error) {
         if (!(error instanceof RedfishError)) throw error;
@@ -194,10 +199,8 @@ export class RedfishService {
     const expanded = (await this.#canExpand()) ? await this.#pages(`${path}?$expand=.($levels=1)`, what) : undefined;
     const isWhole = expanded && (expanded.members.length >= expanded.count || this.#unread.has(path));
     const { members, count } = (isWhole ? expanded : await this.#pages(path, what)) ?? { members: [], count: 0 };
-    if (members.length < count && !this.#unread.has(path)) {
-      const reason = `The BMC counts ${count} members, and lists ${members.length}.`;
-      this.#unread.set(path, { reason, isMissing: false });
-    }
+    if (members.length < count && !this.#unread.has(path))
+      this.miss(path, `The BMC counts ${count} members, and lists ${members.length}.`);
     // A BMC can leave members unexpanded, or without their values.
     const read = async (item: Resource) => (isExpanded(item) ? item : this.find(text(item, "@odata.id"), what));
     return (await inTurns(members, read)).filter((item) => item !== undefined);
@@ -346,7 +349,7 @@ export class RedfishService {
       if (members.length > MEMBERS_MAX || seen.size > PAGES_MAX) {
         const flaw = `lists a collection without end, more than ${MEMBERS_MAX} members or ${PAGES_MAX} pages`;
         if (!this.#isPartial) throw this.#flaw(`${flaw}: ${path}`);
-        this.#unread.set(path.split("?")[0] ?? path, { reason: `The BMC ${flaw}.`, isMissing: false });
+        this.miss(path.split("?")[0] ?? path, `The BMC ${flaw}.`);
         return { members, count };
       }
       // A link to a page that was read leads to the same members.

@@ -15,7 +15,7 @@ test("README of the simulated BMC describes every quirk", () => {
   const readme = readFileSync(new URL("../../packages/bmc-simulator/README.md", import.meta.url), "utf8");
   const [, table = ""] = readme.split("| quirk | behaves as |");
   const described = [...(table.split("\n\n")[0] ?? "").matchAll(/^\| `([a-z-]+)` \| \S/gm)].map(([, name]) => name);
-  expect(described.toSorted()).toEqual(Object.keys(QUIRKS).toSorted());
+  expect(new Set(described)).toEqual(new Set(Object.keys(QUIRKS)));
 });
 
 describe("simulated BMC", () => {

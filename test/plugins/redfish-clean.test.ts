@@ -222,6 +222,28 @@ describe("Redfish steps for drives", () => {
     },
   );
 
+  test.each(["controller-is-empty", "drives-are-null"] as const)(
+    "drives that the BMC does not list, by the quirk %s, were taken for erased [R-852]",
+    async (quirk) => {
+      await using lab = await redfishLab({ traits: { quirks: [quirk] } });
+      expect(await lab.step("secure_erase")).toMatchObject({
+        kind: "failed",
+        reason: expect.stringMatching(/RAID\.1/),
+      });
+      expect(lab.logged.filter((line) => line.includes("is being erased"))).toEqual([]);
+    },
+  );
+
+  test.each(["drives-without-serial", "drive-without-size"] as const)(
+    "a drive was left out of an erasure by the quirk %s [R-852]",
+    async (quirk) => {
+      await using lab = await redfishLab({ traits: { quirks: [quirk] } });
+      const disks = Array.from({ length: 4 }, () => expect.objectContaining({ erased: true }));
+      expect(await lab.step("secure_erase")).toEqual({ kind: "done", output: { disks } });
+      expect(lab.logged.filter((line) => line.includes("is being erased"))).toHaveLength(4);
+    },
+  );
+
   test("secure_erase of a diskless node accounts for no disk", async () => {
     await using lab = await redfishLab(storage({ collection: "empty" }));
     expect(await lab.step("secure_erase", {}, { diskless: true })).toEqual({ kind: "done", output: { disks: [] } });
@@ -249,7 +271,7 @@ describe("Redfish steps for drives", () => {
     const result = await lab.step("secure_erase");
     expect(result).toMatchObject({
       kind: "failed",
-      reason: expect.stringMatching(/that it does not have: \S+Disk\.1\./),
+      reason: expect.stringMatching(/that it does not have, or not describe: \S+Disk\.1\./),
     });
     expect(lab.bmc.state.erased).toEqual({});
   });

@@ -250,15 +250,17 @@ export const QUIRKS: Readonly<Record<QuirkName, Quirk>> = {
     },
   },
   /** The first memory module has null in place of every value. */
-  "memory-is-empty": {
-    after: ({ path }, shown) => {
-      const isFirst = (one: Body) => /\/Memory\/[^/]*\.1$/.test(String(one["@odata.id"]));
-      const members = shown["Members"];
-      if (Array.isArray(members))
-        return { ...shown, Members: members.map((one: unknown) => (isBody(one) && isFirst(one) ? emptied(one) : one)) };
-      return path.includes("/Memory/") && isFirst(shown) ? emptied(shown) : shown;
-    },
+  "memory-is-empty": { after: changing(/\/Memory\/[^/]*\.1$/, emptied) },
+  /** The first storage controller has null in place of every value. */
+  "controller-is-empty": { after: changing(/\/Storage\/RAID\.1$/, emptied) },
+  /** The first storage controller has null in place of its drives. */
+  "drives-are-null": { after: changing(/\/Storage\/RAID\.1$/, (one) => ({ ...one, Drives: null })) },
+  /** All drives have the serial number None, no WWN, and one ID. */
+  "drives-without-serial": {
+    after: changing(/\/Drives\//, (one) => ({ ...one, Id: "0", SerialNumber: "None", Identifiers: [] })),
   },
+  /** One drive reports a capacity of 0, as a broken one does. */
+  "drive-without-size": { after: changing(/\/Drives\/[^/]*\.1$/, (one) => ({ ...one, CapacityBytes: 0 })) },
   /** Names, models and serial numbers have terminal sequences, and marks that are not visible. */
   "texts-with-escapes": {
     after: (_request, shown) => {
@@ -277,6 +279,16 @@ const NODE_2 = "/Systems/Node.2";
 function withSystem({ path }: QuirkRequest, shown: Body, system: string): Body {
   if (path !== "/Systems" || !Array.isArray(shown["Members"])) return shown;
   return { ...shown, Members: [{ "@odata.id": ROOT + system }, ...(shown["Members"] as readonly Body[])] };
+}
+
+/** Changes resources, also where they are members of a collection. */
+function changing(where: RegExp, change: (resource: Body) => Body): NonNullable<Quirk["after"]> {
+  const changed = (one: Body) =>
+    where.test(String(one["@odata.id"])) && Object.keys(one).length > 1 ? change(one) : one;
+  return (_request, shown) => {
+    const members = shown["Members"];
+    return Array.isArray(members) ? { ...shown, Members: members.filter(isBody).map(changed) } : changed(shown);
+  };
 }
 
 /** Changes the members that $expand returns. */

@@ -53,6 +53,10 @@ export type QuirkName =
   | "page-again"
   | "pages-without-end"
   | "memory-is-empty"
+  | "controller-is-empty"
+  | "drives-are-null"
+  | "drives-without-serial"
+  | "drive-without-size"
   | "texts-with-escapes";
 
 export interface Traits {

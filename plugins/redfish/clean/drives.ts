@@ -1,7 +1,7 @@
 /** Erases drives by their own means (DSP0268, Drive.SecureErase), and removes RAID volumes. */
 import type { DiskAccount, DriverMemory, StepResult } from "../../../src/drivers/driver.ts";
 import { activityOf, isAtRest, isAtWork } from "../activity.ts";
-import { findDrives, isMedium, wwnOf } from "../drives.ts";
+import { findDrives, isMedium, serialOf, wwnOf } from "../drives.ts";
 import { lazySchema } from "../../lazy-schema.ts";
 import type { Output } from "../../lazy-schema.ts";
 import { RedfishError, unsupported } from "../error.ts";
@@ -208,12 +208,14 @@ async function storagesOf(service: RedfishService, settings: RedfishSettings): P
 async function drivesOf(service: RedfishService, settings: RedfishSettings): Promise<readonly Resource[]> {
   const { drives, unread } = await findDrives(service, await findSystem(service, settings));
   if (unread.length === 0) return drives;
-  const message = `links to drives or storage controllers that it does not have: ${unread.join(", ")}. Restart the BMC.`;
+  const message = `links to drives or storage controllers that it does not have, or not describe: ${unread.join(", ")}. Restart the BMC.`;
   throw new RedfishError({ kind: "REFUSED", message: `BMC ${service.bmc} ${message}`, retryable: true });
 }
 
+/** Of each drive of a machine another one. */
 function driveName(drive: Resource): string {
   const id = text(drive, "Id") ?? text(drive, "Name") ?? "unknown";
-  const serial = text(drive, "SerialNumber");
-  return serial === undefined ? id : `${id} (serial ${serial})`;
+  const serial = serialOf(drive);
+  const mark = serial === undefined ? text(drive, "@odata.id") : `serial ${serial}`;
+  return mark === undefined ? id : `${id} (${mark})`;
 }
