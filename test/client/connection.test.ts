@@ -77,6 +77,31 @@ describe("live flag", () => {
     },
   );
 
+  test("the status of a connection stayed broken when the last stream left in a pause between two attempts: it is idle [R-883]", async () => {
+    await using proxy = await cutter(ostler.url);
+    const url = `${proxy.url}/graphql`;
+    const connection = connect({ url, connectMs: 200, firstPauseMs: 200, longestPauseMs: 200 });
+    const state = () => connection.getSnapshot().state;
+    ends.push(connection.subscribe(() => {}));
+    const leave = followChanges(connection, COUNTS, {}).subscribe(() => {});
+    await eventually("it is connected", () => state() === "connected");
+    proxy.stall();
+    proxy.cut();
+    await eventually("it is broken", () => state() === "broken");
+    leave();
+    await eventually("it is idle", () => state() === "idle");
+  });
+
+  test("a connection can be made where it cannot be opened, as on a server that renders pages; a stream says why [R-883]", async () => {
+    const connection = connect({ url: "/graphql", token: "t" });
+    expect(connection.getSnapshot().state).toBe("idle");
+    const { view } = shown<ValueView<unknown>>(followChanges(connection, COUNTS, {}, { throttleMs: 0 }));
+    await eventually("the stream has ended", () => view().error !== null);
+    expect(view().error?.message).toBe(
+      "/graphql is not the address of an API. Use a URL that begins with https, http, wss or ws; a path is enough in a browser.",
+    );
+  });
+
   test("an idle connection lives longer than its intervals", async () => {
     const connection = connect({ url: `${ostler.url}/graphql`, pingMs: 20, pongMs: 400 });
     const counts = shown<ValueView<unknown>>(followChanges(connection, COUNTS, {}));

@@ -10,7 +10,10 @@ import { createStore } from "./store.ts";
 import type { Store } from "./store.ts";
 
 export interface ConnectOptions {
-  /** Address of the API, as in `https://ostler.example/graphql`; in a browser, a path is enough. */
+  /**
+   * Address of the API, as in `https://ostler.example/graphql`; in a browser, a path is enough. A module that
+   * also runs on a server may make a connection with a path: only a stream there fails.
+   */
   readonly url: string;
   /** The token, or a function that returns it, called for each connection. */
   readonly token?: string | (() => string | Promise<string>) | undefined;
@@ -39,7 +42,7 @@ export interface ConnectionStatus {
 }
 
 export interface Connection extends Store<ConnectionStatus> {
-  /** For further requests over the same socket. */
+  /** For further requests over the same socket. Throws if the address or the environment does not allow one. */
   readonly client: Client;
   /** The pause before an attempt, in milliseconds. `tries`: number of attempts before that have failed. */
   pauseMs(tries: number): number;
@@ -56,8 +59,11 @@ const NORMAL_CLOSURE = 1000;
 
 export function connect(options: ConnectOptions): Connection {
   const { token, pongMs = PONG_MS, firstPauseMs = FIRST_PAUSE_MS, longestPauseMs = LONGEST_PAUSE_MS } = options;
+  if (URL.canParse(options.url)) socketUrl(options.url);
   let status: ConnectionStatus = { state: "idle", since: new Date(), why: null };
   const { changed, ...store } = createStore(() => status);
+  let client: Client | undefined;
+  let isTrying = false;
   let isAcknowledged = false;
   let waiting: { readonly timer: ReturnType<typeof setTimeout>; readonly ms: number } | null = null;
 
@@ -69,7 +75,7 @@ export function connect(options: ConnectOptions): Connection {
 
   function terminateAfter(ms: number): void {
     disarm();
-    waiting = { ms, timer: setTimeout(() => client.terminate(), ms) };
+    waiting = { ms, timer: setTimeout(() => client?.terminate(), ms) };
   }
 
   function disarm(): void {
@@ -78,41 +84,57 @@ export function connect(options: ConnectOptions): Connection {
   }
 
   const pauseMs = (tries: number) => Math.random() * Math.min(longestPauseMs, firstPauseMs * 2 ** tries);
-  const client = createClient({
-    url: socketUrl(options.url),
-    webSocketImpl: webSocketOf(options.webSocketImpl),
-    connectionParams: async () =>
-      token === undefined ? {} : { authorization: `Bearer ${typeof token === "string" ? token : await token()}` },
-    lazyCloseTimeout: IDLE_MS,
-    keepAlive: options.pingMs ?? PING_MS,
-    retryAttempts: Infinity,
-    retryWait: (tries) => new Promise((resolve) => setTimeout(resolve, pauseMs(tries))),
-    // The token of an established connection may have expired; the next connection gets another one.
-    shouldRetry: (cause) => !isForbidden(cause) || isAcknowledged,
-    on: {
-      connecting() {
-        isAcknowledged = false;
-        terminateAfter(options.connectMs ?? CONNECT_MS);
-        if (status.state !== "broken") become("connecting");
+
+  async function pause(tries: number): Promise<void> {
+    await new Promise((resolve) => setTimeout(resolve, pauseMs(tries)));
+    isTrying = false;
+    // graphql-ws does not try again, and reports nothing, if the last stream has ended meanwhile.
+    setTimeout(() => isTrying || become("idle"));
+  }
+
+  const open = () =>
+    createClient({
+      url: socketUrl(options.url),
+      webSocketImpl: webSocketOf(options.webSocketImpl),
+      connectionParams: async () =>
+        token === undefined ? {} : { authorization: `Bearer ${typeof token === "string" ? token : await token()}` },
+      lazyCloseTimeout: IDLE_MS,
+      keepAlive: options.pingMs ?? PING_MS,
+      retryAttempts: Infinity,
+      retryWait: pause,
+      // The token of an established connection may have expired; the next connection gets another one.
+      shouldRetry: (cause) => !isForbidden(cause) || isAcknowledged,
+      on: {
+        connecting() {
+          isTrying = true;
+          isAcknowledged = false;
+          terminateAfter(options.connectMs ?? CONNECT_MS);
+          if (status.state !== "broken") become("connecting");
+        },
+        connected() {
+          isAcknowledged = true;
+          disarm();
+          become("connected");
+        },
+        ping: (isReceived) => void (isReceived || terminateAfter(pongMs)),
+        pong: (isReceived) => void (isReceived && disarm()),
+        // A large snapshot may delay the pong.
+        message: () => void (isAcknowledged && waiting && terminateAfter(waiting.ms)),
+        closed(event) {
+          disarm();
+          const { code } = event as { readonly code?: number };
+          if (code === NORMAL_CLOSURE) become("idle");
+          else become(isForbidden(event) && !isAcknowledged ? "refused" : "broken", reasonOf(event));
+        },
       },
-      connected() {
-        isAcknowledged = true;
-        disarm();
-        become("connected");
-      },
-      ping: (isReceived) => void (isReceived || terminateAfter(pongMs)),
-      pong: (isReceived) => void (isReceived && disarm()),
-      // A large snapshot may delay the pong.
-      message: () => void (isAcknowledged && waiting && terminateAfter(waiting.ms)),
-      closed(event) {
-        disarm();
-        const { code } = event as { readonly code?: number };
-        if (code === NORMAL_CLOSURE) become("idle");
-        else become(isForbidden(event) && !isAcknowledged ? "refused" : "broken", reasonOf(event));
-      },
+    });
+  return {
+    ...store,
+    get client() {
+      return (client ??= open());
     },
-  });
-  return { ...store, client, pauseMs };
+    pauseMs,
+  };
 }
 
 interface Socket {
@@ -145,8 +167,10 @@ function webSocketOf(implementation: unknown): unknown {
 
 function socketUrl(url: string): string {
   const page = (globalThis as { readonly location?: { readonly href: string } }).location?.href;
-  const address = new URL(url, page);
-  if (!/^(http|ws)s?:$/.test(address.protocol))
-    throw new Error(`${url} is not the address of an API. Use a URL that begins with https, http, wss or ws.`);
+  const address = URL.canParse(url, page) ? new URL(url, page) : null;
+  if (!address || !/^(http|ws)s?:$/.test(address.protocol))
+    throw new Error(
+      `${url} is not the address of an API. Use a URL that begins with https, http, wss or ws; a path is enough in a browser.`,
+    );
   return address.href.replace(/^http/, "ws");
 }
