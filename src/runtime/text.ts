@@ -10,11 +10,18 @@ export function isStorableText(text: string): boolean {
   return !text.includes("\0") && text.isWellFormed();
 }
 
+/** Scripts whose spelling needs the joiners U+200C and U+200D, which change how the letters around them look. */
+const JOINED = ["Arab", "Syrc", "Mong", "Deva", "Beng", "Guru", "Gujr", "Orya", "Taml", "Telu", "Knda", "Mlym", "Sinh"]
+  .concat("Khmr", "Mymr", "Tibt")
+  .map((script) => String.raw`\p{Script_Extensions=${script}}`)
+  .join("");
+/** A joiner after a letter or mark of these scripts, or between emoji. */
+const JOINER = String.raw`(?<=[${JOINED}])[\u200C\u200D]|(?<=[\p{Extended_Pictographic}\p{Emoji_Modifier}\uFE0F])\u200D(?=\p{Extended_Pictographic})`;
 /**
  * Control characters (C0, C1), and invisible ones that join text or change its direction: terminals would execute them,
  * and people would read another text than is stored.
  */
-const CONTROL = String.raw`[\p{Cc}\p{Cf}\u2028\u2029]`;
+const CONTROL = String.raw`(?!${JOINER})[\p{Cc}\p{Cf}\u2028\u2029]`;
 const HAS_CONTROLS = new RegExp(CONTROL, "u");
 const CONTROLS_BUT_LINES = new RegExp(String.raw`(?![\n\t]|\r\n)${CONTROL}`, "gu");
 /** Sequences that terminals execute: those of ECMA-48, and the texts that some begin. */

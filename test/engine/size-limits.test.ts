@@ -127,7 +127,7 @@ test("size limit of reasons applies to every request with a reason", async () =>
         {
           code: "INVALID_INPUT",
           path: ["input", "reason"],
-          message: "Invalid reason: use at most 1000 characters on one line, without control characters.",
+          message: "Invalid reason: use at most 1000 characters on one line, without control or invisible characters.",
         },
       ]);
   expect(await ostler.changesSince(before)).toEqual([]);

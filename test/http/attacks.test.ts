@@ -130,22 +130,40 @@ test("no URL is answered by the health check of the library", async () => {
 });
 
 describe("control characters", () => {
-  test.each(["a\u001b[2Jb", "a\nb", "a\u0085b", "a\u202eb", "a\u2066b"])(
-    "%j is refused in labels, reasons and descriptions",
-    async (text) => {
-      const { registerNodes, abort, setMaintenance, createRunbook } = await open.query<
-        Record<string, { errors: { code: string; path: string[] }[] }>
-      >(
-        `mutation Try($text: String!) {
+  test.each([
+    "a\u001b[2Jb",
+    "a\nb",
+    "a\u0085b",
+    "a\u202eb",
+    "a\u2066b",
+    "a\u200db",
+    "\u0645\u200c\u200cb",
+    "7\u200d\u{1f527}",
+  ])("%j is refused in labels, reasons and descriptions", async (text) => {
+    const { registerNodes, abort, setMaintenance, createRunbook } = await open.query<
+      Record<string, { errors: { code: string; path: string[] }[] }>
+    >(
+      `mutation Try($text: String!) {
           registerNodes(input: { nodes: [{ name: "n", driver: { fake: {} }, labels: [{ key: "k", value: $text }] }] }) { errors { code path } }
           abort(input: { work: { names: ["n"] }, reason: $text }) { errors { code path } }
           setMaintenance(input: { nodes: { names: ["n"] }, reason: $text }) { errors { code path } }
           createRunbook(input: { name: "r", description: $text, steps: [{ interface: CLEAN, name: "erase_disks" }] }) { errors { code path } }
         }`,
-        { text },
-      );
-      for (const answer of [registerNodes, abort, setMaintenance, createRunbook])
-        expect(answer?.errors).toMatchObject([{ code: "INVALID_INPUT" }]);
-    },
-  );
+      { text },
+    );
+    for (const answer of [registerNodes, abort, setMaintenance, createRunbook])
+      expect(answer?.errors).toMatchObject([{ code: "INVALID_INPUT" }]);
+  });
+
+  test("joiners that the spelling of Persian and Sinhala, and emoji, need were refused [R-884]", async () => {
+    const text =
+      "\u0645\u06CC\u200C\u062E\u0648\u0627\u0647\u0645 \u0DC1\u0DCA\u200D\u0DBB\u0DD3 \u{1F469}\u{1F3FD}\u200D\u{1F527}";
+    const { createRunbook } = await open.query<{ createRunbook: unknown }>(
+      `mutation Write($text: String!) {
+        createRunbook(input: { name: "joined", description: $text, steps: [{ interface: CLEAN, name: "erase_disks" }] }) { runbook { description } errors { message } }
+      }`,
+      { text },
+    );
+    expect(createRunbook).toEqual({ runbook: { description: text }, errors: [] });
+  });
 });

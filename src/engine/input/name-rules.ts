@@ -37,7 +37,7 @@ export function labelFlaws(labels: Readonly<Record<string, string>> | undefined,
 
 export function labelFlaw(key: string, value: string, path: readonly string[]): Refusal[] {
   if (LABEL.test(key) && value.length <= 253 && !hasControls(value)) return [];
-  const message = `Invalid label ${JSON.stringify(key)}: use a key of 1–63 letters, digits, dots, dashes, slashes or underscores, and a value of at most 253 characters without control characters.`;
+  const message = `Invalid label ${JSON.stringify(key)}: use a key of 1–63 letters, digits, dots, dashes, slashes or underscores, and a value of at most 253 characters without control or invisible characters.`;
   return [invalidInput(message, path)];
 }
 

@@ -40,7 +40,7 @@ export function textFlaws(
   path: readonly string[] = ["input"],
 ): Refusal[] {
   if (text == null || (text.length <= lengthMax && !hasControls(text))) return [];
-  const message = `Invalid ${name}: use at most ${lengthMax} characters on one line, without control characters.`;
+  const message = `Invalid ${name}: use at most ${lengthMax} characters on one line, without control or invisible characters.`;
   return [invalidInput(message, [...path, name])];
 }
 

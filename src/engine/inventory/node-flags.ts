@@ -69,6 +69,6 @@ export async function clearRetired(context: EngineContext, _caller: Caller, sele
 
 function reasonFlaw(what: string, reason: string): Refusal | null {
   if (reason.trim() !== "" && reason.length <= REASON_LENGTH_MAX && !hasControls(reason)) return null;
-  const message = `${what} needs a reason of 1–${REASON_LENGTH_MAX} characters on one line, without control characters.`;
+  const message = `${what} needs a reason of 1–${REASON_LENGTH_MAX} characters on one line, without control or invisible characters.`;
   return invalidInput(message, ["input", "reason"]);
 }
