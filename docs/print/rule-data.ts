@@ -490,6 +490,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-832",
         rule: "Texts of drivers, machines and agents are stored without terminal sequences, control characters but line breaks, and invisible characters, which requests refuse in reasons, notes and labels.",
       },
+      {
+        id: "R-884",
+        rule: "Joiners (U+200C, U+200D) are kept after letters of scripts whose spelling needs them, and between emoji; elsewhere they are invisible characters.",
+      },
       { id: "R-214", rule: "A plugin with another content than its pinned hash is refused." },
       {
         id: "R-215",
@@ -1791,6 +1795,10 @@ export const RULES: readonly RuleSection[] = [
       {
         id: "R-797",
         rule: "The hooks of a page share one socket, keep their streams for variables with the same content, and show what they had until there is something new.",
+      },
+      {
+        id: "R-883",
+        rule: "A connection of the client opens with its first stream: it can be made with a path on a server that renders pages. It is idle when the last stream has left, also in a pause between two attempts.",
       },
     ],
   },
