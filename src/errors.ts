@@ -212,6 +212,9 @@ export class RefusalError extends Error {
   }
 }
 
+/** A setting with which no start succeeds before someone acts; the message is for the operator. */
+export class SettingError extends Error {}
+
 /** The text of anything thrown. */
 export function messageOf(thrown: unknown): string {
   // A failed connection to a name with several addresses has an empty message and one error per address.

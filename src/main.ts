@@ -6,7 +6,7 @@
 import { ConfigError } from "./config/values.ts";
 import { helpText } from "./config/variables.ts";
 import { readConfig, readPlugins } from "./config/config.ts";
-import { messageOf } from "./errors.ts";
+import { SettingError, messageOf } from "./errors.ts";
 import { createLog, logDestination } from "./log.ts";
 import { cacheCompiledModules } from "./runtime/compile-cache.ts";
 import { omitMemoryFromCoreDumps } from "./runtime/core-dumps.ts";
@@ -90,8 +90,9 @@ async function runSecretsCommand(args: readonly string[]): Promise<void> {
 }
 
 main(process.argv.slice(2)).catch((error: unknown) => {
-  const [, , command] = process.argv;
-  const isPlain = error instanceof ConfigError || ["schema", "migrate", "secrets"].includes(command ?? "");
+  const isCommand = /^(schema|migrate|secrets|boot|image)$/.test(process.argv[2] ?? "");
+  const isPlain = isCommand || error instanceof ConfigError;
   process.stderr.write(`${isPlain ? "" : "Ostler cannot start: "}${messageOf(error)}\n`);
-  process.exit(1);
+  // EX_CONFIG of sysexits.h, after which the unit does not try again.
+  process.exit(!isCommand && error instanceof SettingError ? 78 : 1);
 });

@@ -257,7 +257,14 @@ describe("start that fails", () => {
     return path;
   };
 
-  test.each<{ what: string; args?: () => string[]; environment?: Record<string, string>; says: RegExp }>([
+  test.each<{
+    what: string;
+    args?: () => string[];
+    environment?: Record<string, string>;
+    says: RegExp;
+    /** Exit code. */
+    code?: number;
+  }>([
     {
       what: "an unknown variable",
       environment: { OSTLER_PROT: "1" },
@@ -310,6 +317,7 @@ describe("start that fails", () => {
         OSTLER_SECRET_KEYS: "off",
         OSTLER_DB_WAIT_SECONDS: "0",
       },
+      code: 1,
       says: /^Ostler cannot start: The database postgres:\/\/ostler:\*\*\*@127\.0\.0\.1:1\/ostler is not available: .*ECONNREFUSED 127\.0\.0\.1:1\.\n$/,
     },
     {
@@ -318,13 +326,13 @@ describe("start that fails", () => {
       says: /^DATABASE_URL names several hosts\. .*\n$/,
     },
   ])(
-    "a start with $what exits with 1 and one sentence",
-    async ({ args, environment, says }) => {
+    "a start with $what exits with one sentence, and with 78 if only another setting helps [R-865]",
+    async ({ args, environment, says, code = 78 }) => {
       const { exited, output } = run(["--data", join(folder, "never"), "--log", "silent", ...(args?.() ?? [])], {
         OSTLER_PORT: "0",
         ...environment,
       });
-      expect(await exited).toEqual([1, null]);
+      expect(await exited).toEqual([code, null]);
       expect(output.stdout).toBe("");
       expect(output.stderr).toMatch(says);
       expect(output.stderr.trim().split("\n")).toHaveLength(1);
@@ -394,7 +402,7 @@ describe("start that fails", () => {
       const unused = join(folder, "other");
       const { port } = new URL(running().url);
       const { exited: refused, output } = run(["--data", unused, "--port", port, "--log", "silent"]);
-      expect(await refused).toEqual([1, null]);
+      expect(await refused).toEqual([78, null]);
       expect(output.stderr).toMatch(
         /^Ostler cannot start: Port \d+ on 127\.0\.0\.1 is in use; choose another one with OSTLER_PORT or --port\.\n$/,
       );

@@ -1524,6 +1524,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-822",
         rule: "The build of boot media, the demonstration with virtual machines and the end-to-end test name all missing Debian packages before they start anything.",
       },
+      {
+        id: "R-865",
+        rule: "A start that only another setting helps exits with 78, after which the unit does not try again; any other start that fails exits with 1.",
+      },
     ],
   },
   {

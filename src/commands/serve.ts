@@ -39,8 +39,7 @@ export async function runService(config: Config, log: Log): Promise<void> {
   process.on("unhandledRejection", (error) => log.error({ err: error }, "unhandled promise rejection"));
   // Registered before the start, which may wait for the database: PID 1 of a container ignores signals without a
   // handler.
-  process.on("SIGTERM", onSignal);
-  process.on("SIGINT", onSignal);
+  for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, onSignal);
   service = await startService(config, log);
   if (isShuttingDown) return shutDown(service);
   process.stdout.write(`Ostler is ready: ${service.url}${config.role === "engine" ? "" : "/graphql"}\n`);

@@ -1,13 +1,13 @@
 /** The values of variables: what each kind of them may be. Errors name the variable and the remedy. */
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
-import { messageOf } from "../errors.ts";
+import { SettingError, messageOf } from "../errors.ts";
 import { isFileServer } from "../runtime/file-servers.ts";
 import { isEmbeddingNetwork } from "../runtime/ip-addresses.ts";
 import { isNetwork } from "../runtime/ip-networks.ts";
 
 /** An invalid configuration; the message is for the operator. */
-export class ConfigError extends Error {}
+export class ConfigError extends SettingError {}
 
 const TOKEN_LENGTH_MIN = 16;
 

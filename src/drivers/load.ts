@@ -2,7 +2,7 @@
  * Loads the configured driver plugins (plugin-module.ts finds their modules). A broken plugin fails the start: without
  * its driver the service cannot manage its nodes.
  */
-import { messageOf } from "../errors.ts";
+import { SettingError, messageOf } from "../errors.ts";
 import type { Log } from "../log.ts";
 import { fileServers } from "../runtime/file-servers.ts";
 import type { FileServers } from "../runtime/file-servers.ts";
@@ -93,11 +93,10 @@ async function driversOf(
       : egress
         ? limitEgress(made, egress)
         : made;
-    if (drivers.some(({ name }) => name === driver.name)) {
-      throw new Error(
+    if (drivers.some(({ name }) => name === driver.name))
+      throw new SettingError(
         `Plugin "${word}" provides a driver "${driver.name}", but another plugin already provides a driver of that name. Remove one of them from OSTLER_PLUGINS.`,
       );
-    }
     drivers.push(driver);
     log.info({ driver: driver.name, version: driver.version, plugin: word }, "driver loaded");
   }
@@ -110,7 +109,8 @@ async function loadPlugin(
   host: Omit<PluginHost, "log">,
 ): Promise<AnyDriver> {
   const refuse = (what: string, cause?: unknown): never => {
-    throw new Error(`Plugin "${word}" cannot be used: ${what} Repair it or remove it from OSTLER_PLUGINS.`, { cause });
+    const message = `Plugin "${word}" cannot be used: ${what} Repair it or remove it from OSTLER_PLUGINS.`;
+    throw new SettingError(message, { cause });
   };
   let module: Record<string, unknown>;
   try {

@@ -2,6 +2,7 @@
 import { createServer } from "node:net";
 import { networkInterfaces } from "node:os";
 import type { AddressInfo, Server } from "node:net";
+import { SettingError } from "../../errors.ts";
 
 /** The setting of an address and port, as it is named in errors. */
 export interface ListenSetting {
@@ -21,8 +22,7 @@ export async function checkPort(port: number, host: string, setting = API): Prom
 }
 
 /** Resolves with the port: the one that the system chose if `port` is 0. */
-export function listen(server: Server, port: number, host: string, setting = API): Promise<number> {
-  const { variable, flag } = setting;
+export function listen(server: Server, port: number, host: string, { variable, flag } = API): Promise<number> {
   const explain = ({ code, message }: NodeJS.ErrnoException) => {
     if (code === "EADDRINUSE")
       return `Port ${port} on ${host} is in use; choose another one with ${variable}_PORT or --${flag}.`;
@@ -33,7 +33,7 @@ export function listen(server: Server, port: number, host: string, setting = API
   return new Promise((done, failed) => {
     server.once("error", (error: NodeJS.ErrnoException) => {
       // Without `cause`: start-up takes some error codes for an unreachable database.
-      failed(new Error(explain(error)));
+      failed(new (error.code === "EADDRINUSE" ? SettingError : Error)(explain(error)));
     });
     server.listen(port, host, () => {
       server.removeAllListeners("error");
