@@ -3,7 +3,7 @@
  * and an empty list of installed packages. No maintainer script runs: these need root, and those of another
  * architecture need programs that this machine cannot execute.
  */
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { userInfo } from "node:os";
 import { join } from "node:path";
 import { BuildError, KEYRING, run } from "./programs.ts";
@@ -82,24 +82,23 @@ export class DebianPackages {
     // apt prints only what is not in its cache, so it is shown an empty one.
     const empty = join(this.#root, "no-archives");
     mkdirSync(join(empty, "partial"), { recursive: true });
-    const print = ["-qq", "-o", `Dir::Cache::archives=${empty}`, "install", "--print-uris", ...names];
-    const addresses = await run("apt-get", print, { env: this.#env });
-    const files = [...addresses.matchAll(/^'[^']*' (\S+\.deb) /gm)].map((match) => match[1] ?? "");
+    const files = await this.#filesOf("-o", `Dir::Cache::archives=${empty}`, "install", ...names);
     await run("apt-get", ["-qq", "-y", "--download-only", "install", ...names], { env: this.#env });
-    return this.#unpack(files.map((file) => join(this.#root, "cache/archives", file)));
+    return this.#unpack(files);
   }
 
   /** Unpacks packages alone. */
   async unpack(names: readonly string[]): Promise<string> {
-    const folder = join(this.#root, "cache/archives");
-    await run("apt-get", ["-qq", "download", ...names], { env: this.#env, cwd: folder });
-    const files = names.map((name) => {
-      const versions = readdirSync(folder).filter((file) => file.startsWith(`${name}_`));
-      const newest = versions.toSorted().at(-1);
-      if (newest === undefined) throw new BuildError(`apt-get has not downloaded ${name}.`);
-      return join(folder, newest);
-    });
+    const files = await this.#filesOf("download", ...names);
+    await run("apt-get", ["-qq", "download", ...names], { env: this.#env, cwd: join(this.#root, "cache/archives") });
     return this.#unpack(files);
+  }
+
+  /** Where a command of apt puts the packages: the cache may have other versions of them too. */
+  async #filesOf(...command: readonly string[]): Promise<readonly string[]> {
+    const addresses = await run("apt-get", ["-qq", "--print-uris", ...command], { env: this.#env });
+    const names = [...addresses.matchAll(/^'[^']*' (\S+\.deb) /gm)].map(([, name = ""]) => name);
+    return names.map((name) => join(this.#root, "cache/archives", name));
   }
 
   async #unpack(files: readonly string[]): Promise<string> {
