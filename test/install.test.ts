@@ -3,6 +3,7 @@ import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { parseEnv } from "node:util";
 import { expect, test } from "vitest";
 import { NEEDED } from "../packages/agent/build/programs.ts";
 import { readConfig } from "../src/config/config.ts";
@@ -12,15 +13,23 @@ import { dnsmasqConfig } from "../src/provisioning/dnsmasq.ts";
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const read = (file: string) => readFileSync(join(ROOT, file), "utf8");
 
-const [page, containers] = read("docs/install.md").split("\n## In containers\n") as [string, string];
+const [page, containers, checkout] = read("docs/install.md").split(/\n## In containers\n|\n## From a checkout\n/) as [
+  string,
+  string,
+  string,
+];
 const unit = read("docs/systemd/ostler.service");
 const settings = read("docs/systemd/ostler.env");
 const command = read("docs/systemd/ostler-command");
 const dnsmasq = read("docs/systemd/ostler-dnsmasq.service");
+const postinst = read("packages/release/debian/postinst");
 const image = read("Dockerfile");
 const compose = read("compose.yaml");
 
 const config = readConfig({ OSTLER_DATA: "/var/lib/ostler" }, []);
+const PROGRAM = "/usr/lib/ostler";
+const SETTINGS = "/etc/ostler/ostler.env";
+const TOKEN = "/etc/ostler/token";
 const PLUGINS = readdirSync(join(ROOT, "plugins"), { withFileTypes: true })
   .flatMap((entry) => (entry.isDirectory() && entry.name !== "fake" ? [entry.name] : []))
   .toSorted();
@@ -30,29 +39,20 @@ function found(text: string, pattern: RegExp): readonly string[] {
   return [...new Set([...text.matchAll(pattern)].map(([, value = ""]) => value))].toSorted();
 }
 
+const list = (words: readonly string[]) => words.flatMap((text) => text.split(",")).toSorted();
+
 const API = [String(config.port)];
+/** Beside the service. */
+const DEMONSTRATION = "4001";
 const MACHINES = [String(config.provisionPort)];
 const PAGE = /(?:127\.0\.0\.1|localhost):(\d+)/g;
 
 /** A fact of the installation, a place that states it, and what that place says. */
 const FACTS: readonly (readonly [string, string, readonly string[], readonly string[]])[] = [
-  [
-    "plugins",
-    "settings",
-    PLUGINS,
-    found(settings, /^OSTLER_PLUGINS=(.*)$/gm)
-      .flatMap((list) => list.split(","))
-      .toSorted(),
-  ],
-  [
-    "plugins",
-    "compose",
-    PLUGINS,
-    found(compose, /OSTLER_PLUGINS:-([\w,]+)/g)
-      .flatMap((list) => list.split(","))
-      .toSorted(),
-  ],
-  ["port of the API", "page", API, found(page, PAGE)],
+  ["plugins", "page", PLUGINS, list(found(page, /^OSTLER_PLUGINS=(.*)$/gm))],
+  ["plugins", "page, containers", PLUGINS, list(found(containers, /OSTLER_PLUGINS=(\S+)/g))],
+  ["plugins", "compose", PLUGINS, list(found(compose, /OSTLER_PLUGINS:-([\w,]+)/g))],
+  ["port of the API", "page", [...API, DEMONSTRATION], found(page, PAGE)],
   ["port of the API", "page, containers", API, found(containers, PAGE)],
   ["port of the API", "compose", API, found(compose, /"127\.0\.0\.1:\d+:(\d+)"/g)],
   ["address of the API", "compose", [config.host], found(compose, /"([\d.]+):\d+:4000"/g)],
@@ -73,9 +73,12 @@ const FACTS: readonly (readonly [string, string, readonly string[], readonly str
     found(unit, /^StateDirectory=(.*)$/gm).map((name) => `/var/lib/${name}`),
   ],
   ["data", "command", [config.data], found(command, /OSTLER_DATA=(\S+)/g)],
-  ["data", "user", [config.data], found(page, /--home-dir (\S+)/g)],
+  ["data", "user", [config.data], found(`${checkout}${postinst}`, /--home-dir (\S+)/g)],
+  ["data", "volume", [config.data], found(containers, /-v ostler:(\S+)/g)],
   ["data", "image", [config.data], found(image, /OSTLER_DATA=(\S+)/g)],
-  ["boot media", "page", [config.agentFolder], found(page, /agent-build --out (\S+)/g)],
+  ["boot media", "page", [`${config.agentFolder}/`], found(page, /cp -r agent\/x64 (\S+)/g)],
+  ["boot media", "page, containers", [config.agentFolder], found(containers, /-v \$PWD\/agent:([^:]+)/g)],
+  ["boot media", "page, checkout", [config.agentFolder], found(checkout, /agent-build --out (\S+)/g)],
   ["boot media", "image", [config.agentFolder], found(image, /"--out", "([^"]+)"/g)],
   ["boot media", "compose", [config.agentFolder], found(compose, /"agent:([^":]+)/g)],
   ["images", "compose", [config.imageFolder], found(compose, /"images:([^":]+)/g)],
@@ -85,17 +88,18 @@ const FACTS: readonly (readonly [string, string, readonly string[], readonly str
     [config.data, config.agentFolder, config.imageFolder],
     found(image, /^RUN install .* -m 0700 (.*)$/gm).flatMap((names) => names.split(" ")),
   ],
-  ["program", "unit", ["/opt/ostler"], found(unit, /^(?:WorkingDirectory=(.*)$)/gm)],
-  ["program", "unit, Node", ["/opt/ostler"], found(unit, /^ExecStart=(.*)\/node_modules\/\.bin\/node /gm)],
-  ["program", "command", ["/opt/ostler"], found(command, /(\/\S+?)\/(?:node_modules|src)\//g)],
-  ["program", "page", ["/opt/ostler"], found(page, /(?:git clone .*<repository>|^cd) (\/opt\S+)$/gm)],
+  ["program", "unit", [PROGRAM], found(unit, /^(?:WorkingDirectory=(.*)$)/gm)],
+  ["program", "unit, Node", [PROGRAM], found(unit, /^ExecStart=(.*)\/node_modules\/\.bin\/node /gm)],
+  ["program", "command", [PROGRAM], found(command, /^program=(\S+)$/gm)],
+  ["program", "page, checkout", [PROGRAM], found(checkout, /(?:git clone .*<repository>|^cd) (\/\S+)$/gm)],
   ["program", "image", ["/opt/ostler"], found(image, /^WORKDIR (.*)$/gm)],
-  ["settings", "page", ["/etc/ostler.env"], found(page, /(\/etc\/[\w-]+\.env)/g)],
-  ["settings", "unit", ["/etc/ostler.env"], found(unit, /^EnvironmentFile=(.*)$/gm)],
-  ["settings", "command", ["/etc/ostler.env"], found(command, /--env-file=(\S+)/g)],
-  ["token", "page", ["/etc/ostler.token"], found(page, /(\/etc\/[\w-]+\.token)/g)],
-  ["token", "unit", ["/etc/ostler.token"], found(unit, /^LoadCredential=token:(.*)$/gm)],
-  ["token", "command", ["/etc/ostler.token"], found(command, /OSTLER_TOKEN_FILE=(\S+)/g)],
+  ["settings", "page", [SETTINGS], found(`${page}${checkout}`, /(\/etc\/\S+\.env)/g)],
+  ["settings", "unit", [SETTINGS], found(unit, /^EnvironmentFile=(.*)$/gm)],
+  ["settings", "command", [SETTINGS], found(command, /^settings=(\S+)$/gm)],
+  ["token", "page", [TOKEN], found(`${page}${checkout}`, /(\/etc\/\S*\/token)\b/g)],
+  ["token", "unit", [TOKEN], found(unit, /^LoadCredential=token:(.*)$/gm)],
+  ["token", "command", [TOKEN], found(command, /OSTLER_TOKEN_FILE=(\S+)/g)],
+  ["token", "package", [TOKEN], found(postinst, /(\S+\/token)$/gm)],
   ["dnsmasq", "page", ["/etc/ostler-dnsmasq.conf"], found(page, /> (\/etc\/[\w-]+dnsmasq\.conf)$/gm)],
   ["dnsmasq", "unit", ["/etc/ostler-dnsmasq.conf"], found(dnsmasq, /--conf-file=(\S+)$/gm)],
   [
@@ -111,32 +115,38 @@ test.each(FACTS)("%s: what the %s has is what the code has [R-821]", (_fact, _pl
 });
 
 test("every setting that the installation sets exists, and the service accepts them together [R-821]", () => {
-  const names = found(`${unit}${settings}${command}${image}${compose}${containers}`, /\b(OSTLER_[A-Z_]+)/g);
+  const names = found(`${unit}${settings}${command}${image}${compose}${page}${containers}`, /\b(OSTLER_[A-Z_]+)/g);
   expect(names.filter((name) => !(name in VARIABLES))).toEqual([]);
-  const lines = settings.split("\n").filter((line) => /^\w+=/.test(line));
-  const environment = Object.fromEntries(lines.map((line) => line.split(/=(.*)/).slice(0, 2))) as Record<
-    string,
-    string
-  >;
+  const [, lines = ""] = /ostler\.env <<ENV\n(.*?)^ENV$/ms.exec(page) ?? [];
   const values = { PROVISION_HOST: "10.77.0.1", BMC_NETWORK: "10.77.1.0/24", DB_PASSWORD: "secret" };
-  const given = Object.entries(environment).map(([name, value]) => [
-    name,
-    value.replace(/PROVISION_HOST|BMC_NETWORK|DB_PASSWORD/, (word) => values[word as keyof typeof values]),
-  ]);
-  expect(readConfig(Object.fromEntries(given) as Record<string, string>, [])).toMatchObject({
-    plugins: expect.arrayContaining(PLUGINS) as unknown,
+  const given = lines.replaceAll(/\$(\w+)/g, (_, name: keyof typeof values) => values[name]);
+  expect(readConfig(parseEnv(given), [])).toMatchObject({
+    databaseUrl: "postgres://ostler:secret@127.0.0.1/ostler",
     provisionUrl: "http://10.77.0.1:4010",
     bmcNetworks: ["10.77.1.0/24"],
   });
 });
 
+test("the settings of the package start a service on loopback with the embedded database [R-861]", () => {
+  expect(readConfig({ ...parseEnv(settings), OSTLER_DATA: config.data }, [])).toMatchObject({
+    host: "127.0.0.1",
+    port: 4000,
+    databaseUrl: null,
+    plugins: ["redfish", "agent"],
+  });
+  const offered = parseEnv(settings.replaceAll(/^#([A-Z_]+=)/gm, "$1"));
+  expect(Object.keys(offered).length).toBeGreaterThan(2);
+  expect(() => readConfig(offered, [])).not.toThrow();
+});
+
 test.each([
-  ["page", page],
+  ["page", read("docs/agent.md")],
   ["image", image],
-])("%s: installs every Debian package that the build of the boot media needs [R-821]", (_place, text) => {
-  const installed = found(text, /apt-get install ([^&\n]+)/g).flatMap((words) => words.trim().split(" "));
-  const essential = ["apt", "dpkg"];
-  expect(Object.values(NEEDED).filter((name) => !essential.includes(name) && !installed.includes(name))).toEqual([]);
+])("%s: names every Debian package that the build of the boot media needs [R-821]", (_place, text) => {
+  const named = found(text, /([\w.+-]+)/g);
+  expect(Object.values(NEEDED).filter((name) => !named.includes(name) && name !== "apt" && name !== "dpkg")).toEqual(
+    [],
+  );
 });
 
 const canRunLab = process.platform === "linux" && process.arch === "x64" && process.getuid?.() === 0;
@@ -159,5 +169,6 @@ test.each([
 
 test("page installs every file of docs/systemd that an installation needs [R-821]", () => {
   const files = readdirSync(join(ROOT, "docs/systemd")).filter((file) => file !== "driver-user.conf");
-  expect(found(page, /install -m 0\d+ docs\/systemd\/(\S+)/g)).toEqual(files.toSorted());
+  const installed = found(`${page}${checkout}`, /install .*(?:docs\/systemd|ostler\/examples)\/(\S+)/g);
+  expect(installed).toEqual(files.toSorted());
 });

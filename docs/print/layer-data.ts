@@ -169,6 +169,12 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
     node: true,
   },
   "packages/agent": { purpose: "The build and the checks of the agent, which is written in Go.", node: true },
+  "packages/release": {
+    purpose: "The build of a release, and its checks.",
+    files: ["packages/agent/build/debian.ts", "packages/agent/build/programs.ts"],
+    packages: ["@cyclonedx/cyclonedx-library"],
+    node: true,
+  },
   "packages/client": {
     purpose: "The published package ostler-client, for browsers and Node.",
     packages: ["graphql", "graphql-ws", "react"],

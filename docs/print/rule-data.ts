@@ -1524,6 +1524,17 @@ export const RULES: readonly RuleSection[] = [
         id: "R-822",
         rule: "The build of boot media, the demonstration with virtual machines and the end-to-end test name all missing Debian packages before they start anything.",
       },
+      { id: "R-860", rule: "A preview sorts before its release, in the names of packages too." },
+      {
+        id: "R-861",
+        rule: "The package of Debian has the unit, the command and the settings of `docs/systemd`, with which a service starts on loopback with the embedded database.",
+      },
+      { id: "R-862", rule: "The image of a release has the settings of `Dockerfile`." },
+      {
+        id: "R-863",
+        rule: "Each artefact of a release has a valid list of its parts, from npm and from Debian; equal input gives equal bytes.",
+      },
+      { id: "R-864", rule: "A release that cannot be built is refused in one sentence, and leaves no folder." },
       {
         id: "R-865",
         rule: "A start that only another setting helps exits with 78, after which the unit does not try again; any other start that fails exits with 1.",
