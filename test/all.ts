@@ -16,6 +16,7 @@ import { parseArgs } from "node:util";
 import { missingForBrowser } from "../examples/fleet-table/check/requirements.ts";
 import { missingForPowerCuts } from "./durability/power-cuts.ts";
 import { missingForLab } from "./e2e/prerequisites.ts";
+import { missingForRelease } from "./release/prerequisites.ts";
 import { commitOfFirstMigration } from "./support/first-migration.ts";
 
 interface Part {
@@ -184,6 +185,13 @@ const PARTS: readonly Part[] = [
     command: ["test/e2e/e2e.ts", "--short"],
     short: null,
     missing: missingForLab,
+  },
+  {
+    name: "release",
+    about: "the newest folder of npm run release, installed on fresh systems",
+    command: ["test/release/check.ts"],
+    short: null,
+    missing: missingForRelease,
   },
   {
     name: "example",
