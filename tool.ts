@@ -44,7 +44,7 @@ export const TOOLS: Readonly<Record<string, Tool>> = {
   stalled: tool("test/durability/stalled.ts", "streams of transitions with clients that do not read"),
   "stalled-changes": tool("test/durability/stalled-changes.ts", "streams of changes with clients that do not read"),
   takeover: tool("test/replicas/takeover.ts", "time until the steps of a killed replica continue"),
-  upgrade: tool("test/replicas/upgrade.ts", "replicas of an older release are replaced under load"),
+  upgrade: tool("test/replicas/upgrade.ts", "replicas and the package of an older release are replaced under load"),
   pooler: tool("test/replicas/pooler.ts", "replicas behind PgBouncer"),
   mutations: tool("test/mutations/run.ts", "deliberate defects, each of which a test has to find"),
   soak: tool("bench/soak.ts", "memory and other resources under load for a long time"),

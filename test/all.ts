@@ -17,7 +17,7 @@ import { missingForBrowser } from "../examples/fleet-table/check/requirements.ts
 import { missingForPowerCuts } from "./durability/power-cuts.ts";
 import { missingForLab } from "./e2e/prerequisites.ts";
 import { missingForRelease } from "./release/prerequisites.ts";
-import { commitOfFirstMigration } from "./support/first-migration.ts";
+import { olderRelease } from "./support/older-release.ts";
 
 interface Part {
   readonly name: string;
@@ -167,10 +167,10 @@ const PARTS: readonly Part[] = [
   },
   {
     name: "upgrade",
-    about: "replicas of an older release are replaced under load",
+    about: "replicas and the package of an older release are replaced under load",
     command: ["test/replicas/upgrade.ts"],
     short: null,
-    missing: () => (commitOfFirstMigration() === null ? "the history is not in this clone" : null),
+    missing: () => (olderRelease() === null ? "the history is not in this clone" : null),
   },
   {
     name: "pooler",

@@ -51,6 +51,14 @@ export async function checkDeb(suite: Suite, given: DebCheck): Promise<void> {
   await removal(system, root);
 }
 
+/** Only the upgrade from the build before. */
+export async function checkDebUpgrade(suite: Suite, given: DebUpgrade): Promise<void> {
+  const root = join(given.work, `root-${suite}`);
+  await using system = await startDebian(suite, given, root);
+  await install(system, root);
+  await upgrade(system, root, given.examples);
+}
+
 /** A fresh system, with both builds of the package and the project in /root. */
 async function startDebian(suite: Suite, given: DebUpgrade, root: string): Promise<System> {
   const base = join(given.work, `${suite}.tar`);

@@ -2,10 +2,12 @@
  * `npm run tool -- upgrade`: replaces the replicas of an older release one by one with this one, with work in progress.
  * A fleet is commissioned, and a subscriber moves from replica to replica with its cursor. In the middle an old replica
  * starts once more on the new release's data, as after a rollback. The new release adds a migration with a column.
- * Finally nothing is lost, doubled or illegal.
+ * Finally nothing is lost, doubled or illegal. Then the package of the older release is replaced by that of HEAD with
+ * `dpkg -i`, in a system of its own, if both build packages.
  *
- * Options: --from <commit> --nodes 1000. Without `--from`, the older release is the commit that added the first
- * migration. Needs the history of the repository. Prints a line per check, and finally `N passed, N failed`.
+ * Options: --from <commit> --nodes 1000. Without `--from`, the older release is the newest tag; before the first tag it
+ * is the commit that added the first migration. Needs the history of the repository. Prints a line per check, and
+ * finally `N passed, N failed`.
  */
 import { execFileSync } from "node:child_process";
 import { cpSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
@@ -13,15 +15,16 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { eventually } from "../support/eventually.ts";
-import { commitOfFirstMigration } from "../support/first-migration.ts";
-import { check, prove } from "../support/proof.ts";
+import { checkPackageUpgrade, missingForPackages } from "../release/upgrade.ts";
+import { olderRelease } from "../support/older-release.ts";
+import { check, part, prove } from "../support/proof.ts";
 import { logFlaws, wholeLog } from "../support/transition-log.ts";
 import { commission, entered, follow, operationOf, register, scratch, startReplica, startServer } from "./lab.ts";
 import type { Replica } from "./lab.ts";
 
 const { values } = parseArgs({
   options: {
-    from: { type: "string", default: commitOfFirstMigration() ?? "" },
+    from: { type: "string", default: olderRelease() ?? "" },
     nodes: { type: "string", default: "1000" },
   },
 });
@@ -37,7 +40,7 @@ const STEP_MS = Math.round(Math.max(200, 200_000 / NODES));
 /** Copies the code of a commit, or of the working tree, to a separate folder. */
 function codeOf(commit: string | null, folder: string): string {
   mkdirSync(folder);
-  if (commit === null) for (const part of PARTS) cpSync(join(ROOT, part), join(folder, part), { recursive: true });
+  if (commit === null) for (const path of PARTS) cpSync(join(ROOT, path), join(folder, path), { recursive: true });
   else
     execFileSync("tar", ["-x", "-C", folder], {
       input: execFileSync("git", ["archive", commit, ...PARTS], { cwd: ROOT, maxBuffer: 1e9 }),
@@ -52,7 +55,7 @@ function addMigration(root: string): void {
   writeFileSync(join(folder, "migration.sql"), 'ALTER TABLE "nodes" ADD COLUMN "for_the_test" text;');
 }
 
-async function main(): Promise<void> {
+async function replicaByReplica(): Promise<void> {
   using place = scratch();
   await using owned = new AsyncDisposableStack();
   const old = codeOf(values.from, join(place.folder, "old"));
@@ -136,5 +139,14 @@ async function main(): Promise<void> {
   check("no replica has logged an error", complaints.length === 0, complaints[0]?.slice(0, 500) ?? "");
 }
 
-console.log(`${NODES} nodes, from ${values.from} to the working tree`);
-await prove(main);
+async function byPackage(): Promise<void> {
+  using place = scratch();
+  await checkPackageUpgrade(values.from, place.folder);
+}
+
+await prove(async () => {
+  await part(`${NODES} nodes, from ${values.from} to the working tree, replica by replica`, replicaByReplica);
+  const missing = missingForPackages(values.from);
+  if (missing === null) await part(`From ${values.from} to HEAD, by dpkg -i`, byPackage);
+  else console.log(`\ndpkg -i is skipped: ${missing}`);
+});
