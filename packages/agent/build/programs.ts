@@ -49,7 +49,7 @@ interface RunOptions {
 
 /** Returns the standard output. A failure is an error with the end of what the program printed. */
 export async function run(program: string, args: readonly string[], options: RunOptions = {}): Promise<string> {
-  const env = { ...process.env, LC_ALL: "C", PATH: FOLDERS.join(delimiter), ...options.env };
+  const env = { ...process.env, LC_ALL: "C", TZ: "UTC", PATH: FOLDERS.join(delimiter), ...options.env };
   try {
     const cwd = options.cwd ?? process.cwd();
     return (await execute(program, args, { cwd, env, maxBuffer: OUTPUT_BYTES })).stdout;
