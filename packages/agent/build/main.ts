@@ -153,7 +153,7 @@ async function build(request: Request): Promise<void> {
   const files = { vmlinuz: fileFacts(kernel), initrd: fileFacts(initrd), "agent.iso": fileFacts(iso) };
   const description = {
     version,
-    protocol: 1,
+    protocol: 2,
     architecture: architecture === "x64" ? "X64" : "ARM64",
     kernel: release,
     kernelArguments,

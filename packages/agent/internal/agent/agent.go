@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	protocol       = 1
+	protocol       = 2
 	pollEvery      = time.Second
 	countEvery     = 10 * time.Second
 	longestIdle    = 60 * time.Second

@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -46,7 +48,7 @@ func play(t *testing.T, tasks Tasks, polls, results []answer) *played {
 		}
 		return list[index]
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer s1.geheim" {
 			t.Errorf("bearer %q", r.Header.Get("Authorization"))
 		}
@@ -66,7 +68,9 @@ func play(t *testing.T, tasks Tasks, polls, results []answer) *played {
 		_, _ = w.Write([]byte(reply.order))
 	}))
 	t.Cleanup(server.Close)
-	client, err := service.New(session.Document{URL: server.URL, Session: "s1", Secret: "geheim"}, nil)
+	sum := sha256.Sum256(server.Certificate().Raw)
+	document := session.Document{URL: server.URL, Session: "s1", Secret: "geheim", Fingerprint: hex.EncodeToString(sum[:])}
+	client, err := service.New(document, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/sha512"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -76,8 +77,8 @@ type Written struct {
 	Bytes  uint64 `json:"bytes,omitempty"`
 }
 
-// Resolver makes an image's address complete, with the bearer if it belongs to the service.
-type Resolver func(address string) (full string, bearer string)
+// Resolver makes an image's address complete, with the bearer and the trust if it belongs to the service.
+type Resolver func(address string) (full string, bearer string, trust *tls.Config)
 
 // Write is the task write_image.
 func Write(ctx context.Context, args json.RawMessage, resolve Resolver, progress task.Progress) (any, error) {
@@ -132,6 +133,7 @@ type transfer struct {
 	wanted   request
 	address  string
 	bearer   string
+	trust    *tls.Config
 	limits   options
 	progress task.Progress
 	restarts int
@@ -143,7 +145,7 @@ type transfer struct {
 }
 
 func newTransfer(wanted request, resolve Resolver, progress task.Progress) *transfer {
-	address, bearer := resolve(wanted.Image.URL)
+	address, bearer, trust := resolve(wanted.Image.URL)
 	limits := options{stall: defaultStall, patience: defaultPatience, now: time.Now, backoff: func(row int) time.Duration {
 		wait := time.Duration(row) * time.Second
 		if wait > longestBackoff {
@@ -157,7 +159,7 @@ func newTransfer(wanted request, resolve Resolver, progress task.Progress) *tran
 	if wanted.PatienceSeconds > 0 {
 		limits.patience = time.Duration(wanted.PatienceSeconds) * time.Second
 	}
-	return &transfer{wanted: wanted, address: address, bearer: bearer, limits: limits, progress: progress}
+	return &transfer{wanted: wanted, address: address, bearer: bearer, trust: trust, limits: limits, progress: progress}
 }
 
 type syncTarget interface {
@@ -207,7 +209,7 @@ func (t *transfer) attempt(ctx context.Context, device target, selected disk.Dis
 	if err != nil {
 		return 0, err
 	}
-	source := newStream(ctx, t.address, t.bearer, t.wanted.Image.SizeBytes, t.limits)
+	source := newStream(ctx, t.address, t.bearer, t.trust, t.wanted.Image.SizeBytes, t.limits)
 	source.stalls = t.stalls
 	defer func() { t.resumed, t.last, t.stalls = t.resumed+source.broken, source.last, source.stalls }()
 	var seen int64

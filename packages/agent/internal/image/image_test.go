@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"fmt"
 	"math/rand"
@@ -93,7 +94,7 @@ func transferTo(ctx context.Context, t *testing.T, given trial) (*memory, *trans
 		given.change(&wanted)
 	}
 	device := &memory{bytes.Repeat([]byte("old "), diskBytes/4)}
-	job := newTransfer(wanted, func(address string) (string, string) { return address, "" }, func(int, string) {})
+	job := newTransfer(wanted, func(address string) (string, string, *tls.Config) { return address, "", nil }, func(int, string) {})
 	// The time passes only between connections, and each of them is a third of the patience.
 	passed := time.Unix(0, 0)
 	job.limits.now = func() time.Time { return passed }
@@ -326,12 +327,12 @@ func TestRedirectsAreBoundedAndDoNotCarryTheBearer(t *testing.T) {
 	}))
 	defer from.Close()
 	limits := options{stall: time.Second, patience: 0, now: time.Now, backoff: func(int) time.Duration { return 0 }}
-	source := newStream(context.Background(), from.URL+"/image", "s.secret", 0, limits)
+	source := newStream(context.Background(), from.URL+"/image", "s.secret", nil, 0, limits)
 	if n, err := source.Read(make([]byte, 100)); n == 0 || err != nil || bearer != "" {
 		t.Errorf("got %d, %v, bearer %q", n, err, bearer)
 	}
 	source.close()
-	if _, err := newStream(context.Background(), from.URL+"/loop", "", 0, limits).Read(make([]byte, 100)); err == nil || !strings.Contains(err.Error(), "redirects") {
+	if _, err := newStream(context.Background(), from.URL+"/loop", "", nil, 0, limits).Read(make([]byte, 100)); err == nil || !strings.Contains(err.Error(), "redirects") {
 		t.Errorf("got %v", err)
 	}
 }

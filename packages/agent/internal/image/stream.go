@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -67,10 +68,12 @@ type options struct {
 	backoff func(row int) time.Duration
 }
 
-func newClient(stall time.Duration) *http.Client {
+// newClient trusts the authorities of the medium without a trust.
+func newClient(stall time.Duration, trust *tls.Config) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			DialContext:           (&net.Dialer{Timeout: stall}).DialContext,
+			TLSClientConfig:       trust,
 			TLSHandshakeTimeout:   stall,
 			ResponseHeaderTimeout: stall,
 			// Without it Go would unpack a .gz that is served with Content-Encoding, and the checksum would not match.
@@ -91,9 +94,9 @@ func newClient(stall time.Duration) *http.Client {
 	}
 }
 
-func newStream(ctx context.Context, address, bearer string, expected int64, limits options) *stream {
+func newStream(ctx context.Context, address, bearer string, trust *tls.Config, expected int64, limits options) *stream {
 	return &stream{
-		ctx: ctx, client: newClient(limits.stall), address: address, bearer: bearer,
+		ctx: ctx, client: newClient(limits.stall, trust), address: address, bearer: bearer,
 		expected: expected, options: limits, total: -1, heard: limits.now(),
 	}
 }

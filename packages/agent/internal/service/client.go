@@ -4,6 +4,7 @@ package service
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -88,6 +89,8 @@ func New(document session.Document, setClock func(time.Time)) (*Client, error) {
 	}
 	transport := &http.Transport{
 		DialContext:           (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+		TLSClientConfig:       document.TLS(),
+		TLSHandshakeTimeout:   5 * time.Second,
 		ResponseHeaderTimeout: requestTimeout,
 		IdleConnTimeout:       30 * time.Second,
 	}
@@ -160,10 +163,11 @@ func (c *Client) noteAddress(address net.Addr) {
 	}
 }
 
-// Resolve makes an image's address complete. A relative one belongs to the service, and is asked for with the bearer.
-func (c *Client) Resolve(address string) (full string, bearer string) {
+// Resolve makes an image's address complete. A relative one belongs to the service: it is asked for with the bearer, and
+// only the service's certificate is accepted.
+func (c *Client) Resolve(address string) (full string, bearer string, trust *tls.Config) {
 	if strings.HasPrefix(address, "/") {
-		return c.document.URL + address, c.document.Bearer()
+		return c.document.URL + address, c.document.Bearer(), c.document.TLS()
 	}
-	return address, ""
+	return address, "", nil
 }

@@ -4,9 +4,12 @@ package session
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,10 +26,12 @@ var StatePath = "/run/ostler"
 
 // Document is one boot of the agent, as the service prepared it.
 type Document struct {
-	URL     string   `json:"url"`
-	Session string   `json:"session"`
-	Secret  string   `json:"secret"`
-	Network *Network `json:"network"`
+	URL     string `json:"url"`
+	Session string `json:"session"`
+	Secret  string `json:"secret"`
+	// Fingerprint is the SHA-256 of the service's certificate, in hexadecimal. An address of https has one.
+	Fingerprint string   `json:"fingerprint"`
+	Network     *Network `json:"network"`
 }
 
 // Network is a static configuration of one port.
@@ -39,6 +44,21 @@ type Network struct {
 
 // Bearer is what the agent proves itself with.
 func (d Document) Bearer() string { return d.Session + "." + d.Secret }
+
+// TLS accepts the certificate of the fingerprint only, whatever its name, issuer and dates: the clock may be wrong.
+func (d Document) TLS() *tls.Config {
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		InsecureSkipVerify: true,
+		VerifyConnection: func(state tls.ConnectionState) error {
+			sum := sha256.Sum256(state.PeerCertificates[0].Raw)
+			if hex.EncodeToString(sum[:]) != d.Fingerprint {
+				return errors.New("the certificate is not the one of the service that started this boot")
+			}
+			return nil
+		},
+	}
+}
 
 // Read returns nil if the machine was started without a session.
 func Read() (*Document, error) {
@@ -73,7 +93,7 @@ func fromArguments(cmdline string) (*Document, error) {
 	if values["session"] == "" {
 		return nil, nil
 	}
-	document := &Document{URL: values["url"], Session: values["session"], Secret: values["secret"]}
+	document := &Document{URL: values["url"], Session: values["session"], Secret: values["secret"], Fingerprint: values["fingerprint"]}
 	if encoded := strings.TrimRight(values["network"], "="); encoded != "" {
 		text, err := base64.RawURLEncoding.DecodeString(encoded)
 		if err == nil {
@@ -90,6 +110,10 @@ func checked(document *Document) (*Document, error) {
 	document.URL = strings.TrimRight(document.URL, "/")
 	if document.URL == "" || document.Session == "" || document.Secret == "" {
 		return nil, fmt.Errorf("the session has no address, no ID or no secret")
+	}
+	document.Fingerprint = strings.ToLower(document.Fingerprint)
+	if sum, err := hex.DecodeString(document.Fingerprint); strings.HasPrefix(document.URL, "https:") && (err != nil || len(sum) != sha256.Size) {
+		return nil, fmt.Errorf("the session has no fingerprint of the service's certificate")
 	}
 	return document, nil
 }

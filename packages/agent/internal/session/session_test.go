@@ -34,6 +34,20 @@ func TestNoSession(t *testing.T) {
 	}
 }
 
+func TestTheFingerprintIsReadAndNeededForHttps(t *testing.T) {
+	sum := strings.Repeat("Ab", 32)
+	arguments := "ostler.url=https://h:1 ostler.session=s2 ostler.secret=def"
+	got, err := Parse(nil, arguments+" ostler.fingerprint="+sum)
+	if err != nil || got.Fingerprint != strings.ToLower(sum) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for _, wrong := range []string{"", " ostler.fingerprint=", " ostler.fingerprint=abcd", " ostler.fingerprint=" + strings.Repeat("x", 64)} {
+		if got, err := Parse(nil, arguments+wrong); got != nil || err == nil {
+			t.Errorf("%q: got %v, %v", wrong, got, err)
+		}
+	}
+}
+
 func TestErrorsDoNotRepeatTheSecret(t *testing.T) {
 	for _, text := range []string{`{"url":"","session":"s","secret":"geheim"}`, `{"secret":"geheim"`} {
 		if _, err := Parse([]byte(text), ""); err == nil || strings.Contains(err.Error(), "geheim") {
