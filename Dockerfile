@@ -33,7 +33,7 @@ RUN install -d -o node -g node -m 0700 /var/lib/ostler /var/lib/ostler/agent /va
 # A service that runs as root has another user for its drivers: docs/operations.md.
 USER node
 ENV OSTLER_HOST=0.0.0.0 OSTLER_DATA=/var/lib/ostler OSTLER_LOG_FORMAT=json
-EXPOSE 4000 4010
+EXPOSE 4000 4010 4012
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s \
     CMD ["node", "-e", "const http = process.env.OSTLER_TLS_CERT ? 'https' : 'http'; require(http).get(http + '://127.0.0.1:4000/readyz', { rejectUnauthorized: false }, (r) => process.exit(r.statusCode === 200 ? 0 : 1)).on('error', () => process.exit(1))"]

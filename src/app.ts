@@ -30,7 +30,8 @@ import { createAgentMedia } from "./provisioning/agent-media.ts";
 import type { AgentMedia } from "./provisioning/agent-media.ts";
 import { firmwarePlaces } from "./provisioning/boot-files.ts";
 import { dhcpLeases } from "./provisioning/dhcp-leases.ts";
-import { PROVISION_SETTING, startListener } from "./provisioning/listener.ts";
+import { PROVISION_SETTING, PROVISION_TLS_SETTING, startListener } from "./provisioning/listener.ts";
+import { makeMachineCertificate } from "./provisioning/machine-certificate.ts";
 import { fileServers } from "./runtime/file-servers.ts";
 import { ipNetworks } from "./runtime/ip-networks.ts";
 import type { Observer } from "./observer.ts";
@@ -45,6 +46,7 @@ import { openKeyring } from "./store/secrets/keyring.ts";
 import { readMasterKeys } from "./store/secrets/master-keys.ts";
 import type { MasterKeys } from "./store/secrets/master-keys.ts";
 import { hasPlainSecrets } from "./store/secrets/reencryption.ts";
+import { sharedCertificate } from "./store/machine-certificate.ts";
 import { createTelemetry } from "./telemetry/telemetry.ts";
 import type { Scrape } from "./telemetry/telemetry.ts";
 
@@ -70,7 +72,10 @@ export async function startService(config: Config, log: Log): Promise<Service> {
   warnOfClearText(config, log);
   const masterKeys = readMasterKeys(config);
   await checkPort(config.port, config.host);
-  if (listensToMachines(config)) await checkPort(config.provisionPort, config.provisionHost, PROVISION_SETTING);
+  if (listensToMachines(config)) {
+    await checkPort(config.provisionPort, config.provisionHost, PROVISION_SETTING);
+    await checkPort(config.provisionTlsPort, config.provisionHost, PROVISION_TLS_SETTING);
+  }
   await using parts = new AsyncDisposableStack();
   const workers = config.driverWorkers ?? config.concurrency;
   const placeOf = () => ({ hidden: resolve(config.data), user: findWorkerUser(config.driverUser, log) });
@@ -178,7 +183,7 @@ async function startOnDatabase(
       : await serve(config, { database, registry, notifier, engine, observer, scrape }, parts, log),
   );
   await engine.start();
-  if (listensToMachines(config)) parts.use(await listenToMachines(config, { engine, media, observer }, log));
+  if (listensToMachines(config)) parts.use(await listenToMachines(config, { database, engine, media, observer }, log));
   const begun = parts.move();
   return { database, server, engine, [Symbol.asyncDispose]: () => begun.disposeAsync() };
 }
@@ -190,14 +195,23 @@ function listensToMachines(config: Config): config is ListeningConfig {
   return config.role !== "engine" && config.provisionHost !== null && config.provisionUrl !== null;
 }
 
-function listenToMachines(
+async function listenToMachines(
   config: ListeningConfig,
-  { engine, media, observer }: Pick<Parts, "engine" | "observer"> & { readonly media: AgentMedia },
+  {
+    database,
+    engine,
+    media,
+    observer,
+  }: Pick<Parts, "database" | "engine" | "observer"> & { readonly media: AgentMedia },
   log: Log,
 ): Promise<AsyncDisposable> {
   return startListener({
     host: config.provisionHost,
     port: config.provisionPort,
+    tlsPort: config.provisionTlsPort,
+    // At the host where machines reach the other port.
+    agentUrl: `https://${new URL(config.provisionUrl).hostname}:${config.provisionTlsPort}`,
+    certificate: await sharedCertificate(database, makeMachineCertificate),
     url: config.provisionUrl,
     agents: engine.agents,
     media,

@@ -43,6 +43,7 @@ describe("default configuration", () => {
       fileServers: [],
       provisionHost: null,
       provisionPort: 4010,
+      provisionTlsPort: 4012,
       provisionUrl: null,
       dhcpLeases: null,
       agentFolder: resolve("./data/agent"),
@@ -150,6 +151,15 @@ describe("each variable", () => {
       flag: "provision-port",
       other: "65535",
       field: "provisionPort",
+      read: 1,
+      readOther: 65_535,
+    },
+    {
+      name: "OSTLER_PROVISION_TLS_PORT",
+      value: "1",
+      flag: "provision-tls-port",
+      other: "65535",
+      field: "provisionTlsPort",
       read: 1,
       readOther: 65_535,
     },
@@ -428,6 +438,7 @@ describe("each variable", () => {
         "OSTLER_IMAGE_DIR",
         "OSTLER_PROVISION_HOST",
         "OSTLER_PROVISION_PORT",
+        "OSTLER_PROVISION_TLS_PORT",
         "OSTLER_PROVISION_URL",
         "OSTLER_SECRET_KEYS",
         "OSTLER_SECRET_KEYS_FILE",
@@ -672,6 +683,11 @@ describe("listener for machines", () => {
     expect(readConfig({ OSTLER_PROVISION_HOST: host }, [])).toMatchObject({ provisionHost: host, provisionUrl: url });
     const given = { OSTLER_PROVISION_HOST: host, OSTLER_PROVISION_URL: "http://boot.example:80" };
     expect(readConfig(given, []).provisionUrl).toBe("http://boot.example");
+  });
+
+  test("machines and agents need a port each", () => {
+    const given = { OSTLER_PROVISION_HOST: "10.0.0.1", OSTLER_PROVISION_PORT: "4012" };
+    expect(refusalOf(given)).toMatch(/OSTLER_PROVISION_PORT and OSTLER_PROVISION_TLS_PORT are both 4012\./);
   });
 
   test.each(["0.0.0.0", "::", "0:0:0:0:0:0:0:0", "fe80::1%eth0"])("the listening address %s needs a URL", (host) => {

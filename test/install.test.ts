@@ -45,6 +45,7 @@ const API = [String(config.port)];
 /** Beside the service. */
 const DEMONSTRATION = "4001";
 const MACHINES = [String(config.provisionPort)];
+const AGENTS = [String(config.provisionTlsPort)];
 const PAGE = /(?:127\.0\.0\.1|localhost):(\d+)/g;
 
 /** A fact of the installation, a place that states it, and what that place says. */
@@ -56,13 +57,28 @@ const FACTS: readonly (readonly [string, string, readonly string[], readonly str
   ["port of the API", "page, containers", API, found(containers, PAGE)],
   ["port of the API", "compose", API, found(compose, /"127\.0\.0\.1:\d+:(\d+)"/g)],
   ["address of the API", "compose", [config.host], found(compose, /"([\d.]+):\d+:4000"/g)],
-  ["ports", "image", [...API, ...MACHINES], found(image, /^EXPOSE (.*)$/gm).flatMap((ports) => ports.split(" "))],
+  [
+    "ports",
+    "image",
+    [...API, ...MACHINES, ...AGENTS],
+    found(image, /^EXPOSE (.*)$/gm).flatMap((ports) => ports.split(" ")),
+  ],
   ["port of the API", "health check of the image", API, found(image, PAGE)],
   ["port for machines", "page", MACHINES, found(page, /\$PROVISION_HOST:(\d+)/g)],
-  ["port for machines", "firewall", MACHINES, found(page, /iifname "\$PROVISION_INTERFACE" tcp dport (.*) accept/g)],
+  [
+    "ports for machines",
+    "firewall",
+    [`{ ${[...MACHINES, ...AGENTS].join(", ")} }`],
+    found(page, /iifname "\$PROVISION_INTERFACE" tcp dport (.*) accept/g),
+  ],
   ["port for machines", "firewall, BMCs", MACHINES, found(page, /ip saddr \$BMC_NETWORK tcp dport (.*) accept/g)],
   ["port for machines", "page, containers", MACHINES, found(containers, /\$PROVISION_HOST:(\d+)/g)],
-  ["port for machines", "compose, published", MACHINES, found(compose, /\$\{OSTLER_PROVISION_HOST\}:\d+:(\d+)/g)],
+  [
+    "ports for machines",
+    "compose, published",
+    [...MACHINES, ...AGENTS],
+    found(compose, /\$\{OSTLER_PROVISION_HOST\}:\d+:(\d+)/g),
+  ],
   ["port for machines", "compose, in the URL", MACHINES, found(compose, /OSTLER_PROVISION_URL: .*:(\d+)$/gm)],
   ["ports of network boot", "firewall", ["{ 67, 69, 4011 }"], found(page, /udp dport (.*) accept/g)],
   ["data", "unit", [config.data], found(unit, /^Environment=OSTLER_DATA=(.*)$/gm)],

@@ -129,7 +129,14 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
   "src/provisioning": {
     purpose: "The port for machines: boot scripts, boot media and images, the agent's requests. Not the API.",
     layers: ["src/runtime"],
-    files: ["src/http/graphql/in-order.ts", "src/http/port/listen.ts", "src/http/graphql/respond.ts", "src/errors.ts"],
+    files: [
+      "src/http/graphql/in-order.ts",
+      "src/http/port/listen.ts",
+      "src/http/port/web-server.ts",
+      "src/http/graphql/respond.ts",
+      "src/errors.ts",
+    ],
+    packages: ["@peculiar/x509", "reflect-metadata"],
     types: [
       "src/engine/agents/agents.ts",
       "src/drivers/driver.ts",

@@ -1290,6 +1290,14 @@ export const RULES: readonly RuleSection[] = [
         id: "R-898",
         rule: "A start on an address other than loopback with neither TLS nor a configured proxy gives one warning.",
       },
+      {
+        id: "R-899",
+        rule: "Agents speak TLS with the listener for machines, and accept only the certificate whose fingerprint their boot names.",
+      },
+      {
+        id: "R-900",
+        rule: "The service makes the certificate for machines once: all replicas and all starts have the same.",
+      },
     ],
   },
   {

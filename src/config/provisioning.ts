@@ -11,13 +11,21 @@ export interface ProvisioningConfig {
   readonly provisionPort: number;
   /** How machines reach the provisioning listener of this replica or of another one; null: not configured. */
   readonly provisionUrl: string | null;
+  /** Port of the listener for agents, which speaks TLS. */
+  readonly provisionTlsPort: number;
   /** The lease file of dnsmasq; null: boot scripts are sent to any address. */
   readonly dhcpLeases: string | null;
 }
 
 /** The settings of the listener for machines; `value` gives a variable, empty if it is not set. */
 export function provisioningOf(value: (name: string) => string): ProvisioningConfig {
-  return { ...listenerOf(value), dhcpLeases: leasesOf(value("OSTLER_DHCP_LEASES")) };
+  const tlsPort = wholeNumber("OSTLER_PROVISION_TLS_PORT", value("OSTLER_PROVISION_TLS_PORT"), 1, 65_535);
+  const listener = listenerOf(value);
+  if (listener.provisionHost !== null && tlsPort === listener.provisionPort)
+    throw new ConfigError(
+      `OSTLER_PROVISION_PORT and OSTLER_PROVISION_TLS_PORT are both ${tlsPort}. Use another port for one of them.`,
+    );
+  return { ...listener, provisionTlsPort: tlsPort, dhcpLeases: leasesOf(value("OSTLER_DHCP_LEASES")) };
 }
 
 function leasesOf(path: string): string | null {
@@ -32,7 +40,9 @@ function leasesOf(path: string): string | null {
   return resolve(path);
 }
 
-function listenerOf(value: (name: string) => string): Omit<ProvisioningConfig, "dhcpLeases"> {
+function listenerOf(
+  value: (name: string) => string,
+): Pick<ProvisioningConfig, "provisionHost" | "provisionPort" | "provisionUrl"> {
   const host = value("OSTLER_PROVISION_HOST");
   // Machines must know the port before the service starts.
   const port = wholeNumber("OSTLER_PROVISION_PORT", value("OSTLER_PROVISION_PORT"), 1, 65_535);

@@ -118,6 +118,11 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
     fallback: "4010",
     help: "port of the listener for machines",
   },
+  OSTLER_PROVISION_TLS_PORT: {
+    flag: "provision-tls-port",
+    fallback: "4012",
+    help: "port of the listener for machines that speaks TLS with agents, at the host of OSTLER_PROVISION_URL",
+  },
   OSTLER_PROVISION_URL: {
     flag: "provision-url",
     fallback: "",

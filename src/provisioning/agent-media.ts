@@ -9,7 +9,7 @@ import { messageOf } from "../errors.ts";
 import type { Log } from "../log.ts";
 
 /** Version of the protocol between agent and service. */
-export const PROTOCOL = 1;
+export const PROTOCOL = 2;
 /** Names of the architectures in folders and paths. */
 export const ARCHITECTURE_FOLDERS: Readonly<Record<Architecture, string>> = { X64: "x64", ARM64: "arm64" };
 

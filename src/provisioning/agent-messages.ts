@@ -4,6 +4,7 @@ import type { AgentResult } from "../drivers/driver.ts";
 import type { AgentReport, Bearer } from "../engine/agents/agents.ts";
 import { macOf } from "../runtime/mac-address.ts";
 import { plainText } from "../runtime/text.ts";
+import { PROTOCOL } from "./agent-media.ts";
 import type { StoredJson } from "../store/records.ts";
 
 const TEXT_LENGTH_MAX = 200;
@@ -31,7 +32,7 @@ export function reportOf(value: unknown, from: string): AgentReport | string {
   const { instance, version, protocol, architecture, bootMode, address, macs, disks, task } = value;
   if (!isText(instance) || instance.length < 8) return "instance must be a random text of at least 8 characters.";
   if (!isText(version)) return "version must be a text.";
-  if (protocol !== 1) return "This service speaks protocol 1. Build the agent's boot media again.";
+  if (protocol !== PROTOCOL) return `This service speaks protocol ${PROTOCOL}. Build the agent's boot media again.`;
   if (architecture !== "X64" && architecture !== "ARM64") return "architecture must be X64 or ARM64.";
   if (bootMode !== "UEFI" && bootMode !== "BIOS") return "bootMode must be UEFI or BIOS.";
   if (!Array.isArray(macs) || macs.length > MACS_MAX) return `macs must be a list of at most ${MACS_MAX} addresses.`;

@@ -22,6 +22,7 @@ import { refuse, refuseBearer, refuseUnknown } from "./guard.ts";
 import { addressOf } from "../runtime/ip-addresses.ts";
 import type { Guard } from "./guard.ts";
 import { isoPatches, networkBootArguments } from "./session-document.ts";
+import type { AgentContact } from "./session-document.ts";
 import { createTickets } from "./tickets.ts";
 
 /** Maximum number of MACs of one machine that are looked up. */
@@ -46,6 +47,7 @@ export interface BootFilesOptions {
   readonly leases?: DhcpLeases;
   /** How machines reach the listener, without a slash at its end. */
   readonly url: string;
+  readonly contact: AgentContact;
   readonly guard: Guard;
   readonly log: Log;
   readonly observer: Pick<Observer, "fileBytesSent">;
@@ -70,7 +72,7 @@ export interface BootFileName {
 }
 
 export function createBootFiles(options: BootFilesOptions): BootFiles {
-  const { agents, media, storedImage, firmware, leases, url, guard } = options;
+  const { agents, media, storedImage, firmware, leases, url, contact, guard } = options;
   const tickets = createTickets((bearer) => agents.medium(bearer), guard);
   const sessions = createTickets(async (bearer) => (await agents.isOpen(bearer)) || null, guard);
 
@@ -113,7 +115,7 @@ export function createBootFiles(options: BootFilesOptions): BootFiles {
       const file = mediumFile(ticket.architecture, "agent.iso");
       const medium = media.mediaFor(ticket.architecture);
       if (!file || !medium) return refuse(request, response, 503, "The agent's boot media are missing");
-      const patches = isoPatches(medium, ticket, url);
+      const patches = isoPatches(medium, ticket, contact);
       const tag = createHash("sha256").update(file.tag);
       for (const { bytes } of patches) tag.update(bytes);
       const patched = { ...file, type: "application/x-iso9660-image", tag: tag.digest("hex"), patches };
@@ -175,7 +177,11 @@ interface Fetch {
   readonly address: string;
 }
 
-function scriptFor({ media, url, log }: BootFilesOptions, ticket: BootTicket, { macs, address }: Fetch): string {
+function scriptFor(
+  { media, url, contact, log }: BootFilesOptions,
+  ticket: BootTicket,
+  { macs, address }: Fetch,
+): string {
   const { session, architecture } = ticket;
   const medium = media.mediaFor(architecture);
   if (!medium) {
@@ -183,7 +189,7 @@ function scriptFor({ media, url, log }: BootFilesOptions, ticket: BootTicket, { 
     return localBootScript(`the service has no boot media of the agent for ${architecture}`);
   }
   try {
-    const kernelArguments = networkBootArguments(medium, ticket, url);
+    const kernelArguments = networkBootArguments(medium, ticket, contact);
     log.info({ session, architecture, macs, address }, "a machine fetched the boot script of the agent");
     return agentScript(url, { architecture, session, kernelArguments }, macs);
   } catch (error) {

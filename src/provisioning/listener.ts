@@ -1,14 +1,18 @@
 /**
- * The HTTP server that machines reach, on the provisioning network. It serves what they need to boot, to work and to
- * report, and nothing else: the API has a port of its own. Paths can contain secrets, so no path is logged.
+ * The server that machines reach, on the provisioning network. It serves what they need to boot, to work and to report,
+ * and nothing else: the API has a port of its own. Paths can contain secrets, so no path is logged. One port speaks
+ * HTTP, for firmware, iPXE, BMCs and installed systems, which know no certificate of the service; the other TLS, for
+ * agents.
  *
  * Shutdown: the port closes, idle connections end, running requests have some time; then downloads are cut. Agents and
  * boot scripts repeat what was cut.
  */
-import { createServer } from "node:http";
-import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { cutIfStuck, inOrder } from "../http/graphql/in-order.ts";
 import { listen } from "../http/port/listen.ts";
+import type { ListenSetting } from "../http/port/listen.ts";
+import { createWebServer } from "../http/port/web-server.ts";
+import type { KeyPair, WebServer } from "../http/port/web-server.ts";
 import { hasLeft, pathOf, sendJson } from "../http/graphql/respond.ts";
 import type { MachineRequest, Observer } from "../observer.ts";
 import { createAgentApi } from "./agent-api.ts";
@@ -16,14 +20,24 @@ import { macOf } from "../runtime/mac-address.ts";
 import { isUuid } from "../runtime/uuid.ts";
 import { createBootFiles } from "./boot-files.ts";
 import type { BootFileName, BootFilesOptions } from "./boot-files.ts";
+import { fingerprintOf } from "./machine-certificate.ts";
 import { createGuard, refuseUnknown } from "./guard.ts";
 import type { GuardLimits } from "./guard.ts";
 
 export const PROVISION_SETTING = { variable: "OSTLER_PROVISION", flag: "provision-port" };
+export const PROVISION_TLS_SETTING = {
+  variable: "OSTLER_PROVISION",
+  portVariable: "OSTLER_PROVISION_TLS_PORT",
+  flag: "provision-tls-port",
+};
 
-export interface ListenerOptions extends Omit<BootFilesOptions, "guard" | "stallMs"> {
+export interface ListenerOptions extends Omit<BootFilesOptions, "guard" | "stallMs" | "contact"> {
   readonly host: string;
   readonly port: number;
+  readonly tlsPort: number;
+  /** How agents reach the port of TLS. */
+  readonly agentUrl: string;
+  readonly certificate: KeyPair;
   readonly observer: Observer;
   readonly limits?: Partial<GuardLimits>;
   /** Time that a client has to read more of its response, in milliseconds. */
@@ -32,6 +46,7 @@ export interface ListenerOptions extends Omit<BootFilesOptions, "guard" | "stall
 
 export interface Listener extends AsyncDisposable {
   readonly port: number;
+  readonly tlsPort: number;
 }
 
 /** Time for a complete request, for its headers, and between requests, in milliseconds. */
@@ -47,46 +62,58 @@ const STALL_MS = 30_000;
 const ANSWER_MS = 2_000;
 const HEADER_BYTES_MAX = 8 * 1024;
 
+const SERVER = {
+  requestTimeout: REQUEST_MS,
+  headersTimeout: HEADERS_MS,
+  keepAliveTimeout: KEEP_ALIVE_MS,
+  connectionsCheckingInterval: CHECK_MS,
+  maxHeaderSize: HEADER_BYTES_MAX,
+} as const;
+
 export async function startListener(options: ListenerOptions): Promise<Listener> {
-  const { host, log, observer, stallMs = STALL_MS } = options;
+  const { host, url, certificate, log, observer, stallMs = STALL_MS } = options;
   const guard = createGuard(options.limits);
-  const route = createRoutes({ ...options, guard, stallMs });
-  const server = createServer(
-    {
-      requestTimeout: REQUEST_MS,
-      headersTimeout: HEADERS_MS,
-      keepAliveTimeout: KEEP_ALIVE_MS,
-      connectionsCheckingInterval: CHECK_MS,
-      maxHeaderSize: HEADER_BYTES_MAX,
-    },
-    (request, response) => {
-      response.setHeader("x-content-type-options", "nosniff");
-      const { kind, answer } = route(request, response);
-      response.once("close", () =>
-        observer.machineAnswered(kind, response.writableFinished ? response.statusCode : null),
-      );
-      inOrder(request, response, answer).catch((error: unknown) => {
-        if (hasLeft(request, error)) return;
-        log.error({ err: error }, "a request of a machine failed");
-        if (response.headersSent) return void response.destroy();
-        // 503 and not 500: agents and boot scripts repeat the request.
-        response.setHeader("retry-after", "5");
-        sendJson(response, 503, { error: "Unexpected error. Try again in 5 s." });
-      });
-    },
-  );
-  server.on("connection", (socket) => guard.admit(socket));
-  server.maxRequestsPerSocket = REQUESTS_PER_CONNECTION_MAX;
-  cutIfStuck(server, stallMs);
-  const port = await listen(server, options.port, host, PROVISION_SETTING);
-  log.info({ host, port, url: options.url }, "serving machines on the provisioning network");
-  return { port, [Symbol.asyncDispose]: () => close(server) };
+  const contact = { url: options.agentUrl, fingerprint: fingerprintOf(certificate) };
+  const route = createRoutes({ ...options, contact, guard, stallMs });
+  const answer = (request: IncomingMessage, response: ServerResponse): void => {
+    response.setHeader("x-content-type-options", "nosniff");
+    const routed = route(request, response);
+    response.once("close", () =>
+      observer.machineAnswered(routed.kind, response.writableFinished ? response.statusCode : null),
+    );
+    inOrder(request, response, routed.answer).catch((error: unknown) => {
+      if (hasLeft(request, error)) return;
+      log.error({ err: error }, "a request of a machine failed");
+      if (response.headersSent) return void response.destroy();
+      // 503 and not 500: agents and boot scripts repeat the request.
+      response.setHeader("retry-after", "5");
+      sendJson(response, 503, { error: "Unexpected error. Try again in 5 s." });
+    });
+  };
+  await using parts = new AsyncDisposableStack();
+  const open = async (port: number, pair: KeyPair | null, setting: ListenSetting): Promise<number> => {
+    const web = createWebServer(SERVER, pair, answer);
+    web.server.on("connection", (socket) => guard.admit(socket));
+    web.server.maxRequestsPerSocket = REQUESTS_PER_CONNECTION_MAX;
+    cutIfStuck(web.server, stallMs);
+    const at = await listen(web.server, port, host, setting);
+    parts.defer(() => close(web));
+    return at;
+  };
+  const port = await open(options.port, null, PROVISION_SETTING);
+  const tlsPort = await open(options.tlsPort, certificate, PROVISION_TLS_SETTING);
+  log.info({ host, port, tlsPort, url, agents: contact }, "serving machines on the provisioning network");
+  const running = parts.move();
+  return { port, tlsPort, [Symbol.asyncDispose]: () => running.disposeAsync() };
 }
 
-async function close(server: Server): Promise<void> {
+async function close({ server, silent }: WebServer): Promise<void> {
   const closed = new Promise<void>((done) => server.close(() => done()));
   const sweep = setInterval(() => server.closeIdleConnections(), 20);
-  const cut = setTimeout(() => server.closeAllConnections(), ANSWER_MS);
+  const cut = setTimeout(() => {
+    server.closeAllConnections();
+    for (const socket of silent.values()) socket.destroy();
+  }, ANSWER_MS);
   server.closeIdleConnections();
   await closed;
   clearTimeout(cut);

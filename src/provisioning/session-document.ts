@@ -6,14 +6,22 @@ import type { Patch } from "./file-response.ts";
 /** Maximum total length of kernel arguments; the kernel of x64 takes 2048 bytes. */
 const ARGUMENTS_LENGTH_MAX = 2_000;
 
+/** Where the agent reaches the service. */
+export interface AgentContact {
+  /** An address of TLS, without a slash at its end. */
+  readonly url: string;
+  /** SHA-256 of the only certificate that the agent accepts, in hexadecimal. */
+  readonly fingerprint: string;
+}
+
 /** The bytes of the ISO for one session. Throws if a slot is too short. */
-export function isoPatches(medium: AgentMedium, ticket: BootTicket, url: string): readonly Patch[] {
+export function isoPatches(medium: AgentMedium, ticket: BootTicket, contact: AgentContact): readonly Patch[] {
   const { session, secret, network, kernelArguments } = ticket;
   const unusable = kernelArguments.find((argument) => !isArgument(argument));
   if (unusable !== undefined) throw new Error(`The kernel argument ${JSON.stringify(unusable)} cannot be passed on.`);
   const text = kernelArguments.join(" ");
   return [
-    filled(medium.slot, JSON.stringify({ url, session, secret, network }), "session document"),
+    filled(medium.slot, JSON.stringify({ ...contact, session, secret, network }), "session document"),
     ...medium.argumentSlots.map((slot) => filled(slot, text, "kernel arguments")),
   ];
 }
@@ -29,14 +37,19 @@ function filled({ offset, length }: MediaSlot, text: string, what: string): Patc
  * Kernel arguments of a network boot; throws if one cannot be passed on. The console is the first serial port, unless
  * the arguments name another one.
  */
-export function networkBootArguments(medium: AgentMedium, ticket: BootTicket, url: string): readonly string[] {
+export function networkBootArguments(
+  medium: AgentMedium,
+  ticket: BootTicket,
+  contact: AgentContact,
+): readonly string[] {
   const { session, secret, network } = ticket;
   const given = [...medium.kernelArguments, ...ticket.kernelArguments];
   const hasConsole = given.some((argument) => argument.startsWith("console="));
   const all = [
     ...(hasConsole ? [] : ["console=tty0", `console=${SERIAL_CONSOLES[ticket.architecture]}`]),
     ...given,
-    `ostler.url=${url}`,
+    `ostler.url=${contact.url}`,
+    `ostler.fingerprint=${contact.fingerprint}`,
     `ostler.session=${session}`,
     `ostler.secret=${secret}`,
     ...(network ? [`ostler.network=${Buffer.from(JSON.stringify(network)).toString("base64url")}`] : []),

@@ -574,6 +574,15 @@ export const agentSessions = pgTable(
   ],
 );
 
+/** The certificate of the listeners for machines: at most one row. */
+export const machineCertificate = pgTable("machine_certificate", {
+  id: boolean("id").primaryKey().default(true),
+  /** PEM, as the key. */
+  certificate: text("certificate").notNull(),
+  key: text("key").notNull(),
+  createdAt: at("created_at").notNull().default(now),
+});
+
 /** Policy for all nodes: one row. */
 export const site = pgTable("site", {
   id: boolean("id").primaryKey().default(true),

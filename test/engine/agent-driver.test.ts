@@ -10,7 +10,7 @@ import { ScriptedMachine, benchDriver } from "../support/scripted-machine.ts";
 
 const PROVISIONING: Provisioning = {
   url: "http://10.0.0.1:4010",
-  mediaFor: () => ({ version: "0.1.0", protocol: 1 }),
+  mediaFor: () => ({ version: "0.1.0", protocol: 2 }),
 };
 const USER_DATA = "#cloud-config\npassword: canary-of-user-data\n";
 

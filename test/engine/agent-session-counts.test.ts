@@ -19,14 +19,14 @@ const boots = aDriver("boots", {
     }),
   ),
 });
-const provisioning = { url: "http://10.0.0.1:4010", mediaFor: () => ({ version: "1.0.0", protocol: 1 }) };
+const provisioning = { url: "http://10.0.0.1:4010", mediaFor: () => ({ version: "1.0.0", protocol: 2 }) };
 const ostler = await engineUnderTest({ drivers: [boots], provisioning });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
 const REPORT = {
   instance: "one",
   version: "1.0.0",
-  protocol: 1,
+  protocol: 2,
   architecture: "X64",
   bootMode: "UEFI",
   address: "10.0.0.7",

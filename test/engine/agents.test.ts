@@ -13,7 +13,7 @@ import { eventually } from "../support/eventually.ts";
 const URL_OF_LISTENER = "http://10.0.0.1:4010";
 const PROVISIONING: Provisioning = {
   url: URL_OF_LISTENER,
-  mediaFor: (architecture) => (architecture === "X64" ? { version: "1.0.0", protocol: 1 } : null),
+  mediaFor: (architecture) => (architecture === "X64" ? { version: "1.0.0", protocol: 2 } : null),
 };
 const CANARY = "canary-of-user-data";
 const TASK = {
@@ -139,7 +139,7 @@ function report(instance = "one", task?: AgentReport["task"]): AgentReport {
   return {
     instance,
     version: "1.0.0",
-    protocol: 1,
+    protocol: 2,
     architecture: "X64",
     bootMode: "UEFI",
     address: "10.0.0.7",
@@ -276,7 +276,7 @@ describe("agent session", () => {
 
   test("agent session: an agent of another version of the protocol is ordered to power off", async () => {
     const { node } = await cleaning("agented");
-    const answer = await ostler.engine.agents.poll(bearerOf(node), { ...report(), protocol: 2 });
+    const answer = await ostler.engine.agents.poll(bearerOf(node), { ...report(), protocol: 1 });
     expect(answer).toEqual({ do: "power_off" });
   });
 });
@@ -483,8 +483,8 @@ describe("admission of work with the agent", () => {
   });
 
   test("admission of work with the agent is refused if the agent speaks another version of the protocol [R-466]", async () => {
-    const [refusal] = await lacking({ ...PROVISIONING, mediaFor: () => ({ version: "2.0.0", protocol: 2 }) });
-    expect(refusal?.message).toContain("(version 2.0.0) speaks version 2 of the protocol");
+    const [refusal] = await lacking({ ...PROVISIONING, mediaFor: () => ({ version: "2.0.0", protocol: 1 }) });
+    expect(refusal?.message).toContain("(version 2.0.0) speaks version 1 of the protocol");
   });
 
   test("admission of work without a step of the agent needs no provisioning listener [R-466]", async () => {

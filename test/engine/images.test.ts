@@ -30,7 +30,7 @@ const writing = aDriver("writer", {
 const writer = Object.assign(writing, { usesAgent: true });
 const folder = mkdtempSync(join(tmpdir(), "ostler-images-"));
 /** The driver declares that it uses the agent; its steps never do. */
-const PROVISIONING = { url: "http://127.0.0.1:9", mediaFor: () => ({ version: "1", protocol: 1 }) };
+const PROVISIONING = { url: "http://127.0.0.1:9", mediaFor: () => ({ version: "1", protocol: 2 }) };
 const ostler = await engineUnderTest({ drivers: [writer], imageFolder: folder, provisioning: PROVISIONING });
 afterAll(async () => {
   await ostler[Symbol.asyncDispose]();

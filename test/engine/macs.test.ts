@@ -37,7 +37,7 @@ const DRIVERS = [
 ];
 const PROVISIONING: Provisioning = {
   url: "http://10.0.0.1:4010",
-  mediaFor: () => ({ version: "1.0.0", protocol: 1 }),
+  mediaFor: () => ({ version: "1.0.0", protocol: 2 }),
 };
 
 const ostler = await engineUnderTest({ drivers: DRIVERS, provisioning: PROVISIONING });
@@ -215,7 +215,7 @@ describe("network boot", () => {
     ({
       instance,
       version: "1.0.0",
-      protocol: 1,
+      protocol: 2,
       architecture: "X64",
       bootMode: "BIOS",
       address: "10.0.0.8",

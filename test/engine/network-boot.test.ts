@@ -9,12 +9,12 @@ import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 const MAC = "52:54:00:00:00:01";
 const PROVISIONING: Provisioning = {
   url: "http://10.0.0.1:4010",
-  mediaFor: () => ({ version: "1.0.0", protocol: 1 }),
+  mediaFor: () => ({ version: "1.0.0", protocol: 2 }),
 };
 const REPORT = {
   instance: "one",
   version: "1.0.0",
-  protocol: 1,
+  protocol: 2,
   architecture: "X64",
   bootMode: "BIOS",
   address: "10.0.0.7",

@@ -33,7 +33,7 @@ const bench: Driver<never> = {
 
 const ostler = await engineUnderTest({
   drivers: [bench, createAgent({ log: () => {} }) as unknown as Driver<never>],
-  provisioning: { url: "http://10.0.0.1:4010", mediaFor: () => ({ version: "0.1.0", protocol: 1 }) },
+  provisioning: { url: "http://10.0.0.1:4010", mediaFor: () => ({ version: "0.1.0", protocol: 2 }) },
 });
 await ostler.engine.registerImages(ALICE, [
   {

@@ -58,7 +58,7 @@ describe("a poll of an agent", () => {
 
   test.each([
     [{ ...REPORT, instance: "short" }, "instance"],
-    [{ ...REPORT, protocol: 2 }, "protocol 1"],
+    [{ ...REPORT, protocol: 1 }, "protocol 2"],
     [{ ...REPORT, architecture: "MIPS" }, "architecture"],
     [{ ...REPORT, bootMode: "" }, "bootMode"],
     [{ ...REPORT, macs: "52:54:00:77:00:01" }, "macs"],

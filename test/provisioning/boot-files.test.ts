@@ -9,6 +9,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import type { Agents, BootTicket } from "../../src/engine/agents/agents.ts";
 import { eventually } from "../support/eventually.ts";
 import {
+  CONTACT,
   ARGUMENT_SLOT,
   BEARER,
   ISO_BYTES,
@@ -17,7 +18,6 @@ import {
   SLOT,
   startLab,
   TICKET,
-  URL_OF_SERVICE,
   writeMedia,
 } from "./lab.ts";
 
@@ -50,7 +50,7 @@ describe("the ISO of a session", () => {
   test("the ISO contains the document and the kernel arguments of its session, and nothing else is changed [R-473]", async () => {
     const { plain, whole } = await served();
     const slot = whole.subarray(SLOT.offset, SLOT.offset + SLOT.length).toString();
-    expect(JSON.parse(slot)).toEqual({ url: URL_OF_SERVICE, session: SESSION, secret: SECRET, network: null });
+    expect(JSON.parse(slot)).toEqual({ ...CONTACT, session: SESSION, secret: SECRET, network: null });
     const given = whole.subarray(ARGUMENT_SLOT.offset, ARGUMENT_SLOT.offset + ARGUMENT_SLOT.length).toString();
     expect(given).toBe("console=ttyS1,9600 nosmt".padEnd(ARGUMENT_SLOT.length));
     for (const { offset, length } of [SLOT, ARGUMENT_SLOT]) plain.copy(whole, offset, offset, offset + length);
@@ -172,7 +172,7 @@ describe("boot media", () => {
   });
 
   test.each([
-    [{ protocol: 2 }, "protocol 2"],
+    [{ protocol: 1 }, "protocol 1"],
     [{ architecture: "ARM64" }, "for ARM64"],
     [{ slot: { offset: ISO_BYTES - 10, length: 11 } }, "behind the end"],
     [{ slot: null }, "slot is not an object"],

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Agents, BootTicket } from "../../src/engine/agents/agents.ts";
 import { dhcpLeases } from "../../src/provisioning/dhcp-leases.ts";
-import { SECRET, SESSION, startLab, TICKET, URL_OF_SERVICE, writeMedia } from "./lab.ts";
+import { CONTACT, SECRET, SESSION, startLab, TICKET, URL_OF_SERVICE, writeMedia } from "./lab.ts";
 
 const MACS = "mac=52-54-00-77-00-01&mac=52:54:00:AA:00:02&mac=&mac=";
 
@@ -49,7 +49,7 @@ describe("boot script", () => {
     ]);
     const files = `${URL_OF_SERVICE}/boot/agent/x64`;
     expect(script).toContain(
-      `kernel --name vmlinuz ${files}/vmlinuz?session=${SESSION} initrd=initrd ro panic=30 console=ttyS1,9600 nosmt ostler.url=${URL_OF_SERVICE} ostler.session=${SESSION} ostler.secret=${SECRET} || goto again`,
+      `kernel --name vmlinuz ${files}/vmlinuz?session=${SESSION} initrd=initrd ro panic=30 console=ttyS1,9600 nosmt ostler.url=${CONTACT.url} ostler.fingerprint=${CONTACT.fingerprint} ostler.session=${SESSION} ostler.secret=${SECRET} || goto again`,
     );
     expect(script).toContain(`initrd --name initrd ${files}/initrd?session=${SESSION} || goto again`);
     expect(logged).toContain("52:54:00:77:00:01");

@@ -4,17 +4,28 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Writable } from "node:stream";
+import { Agent as UndiciAgent } from "undici";
 import type { Agents, BootTicket } from "../../src/engine/agents/agents.ts";
 import { createLog } from "../../src/log.ts";
 import { noopObserver } from "../../src/observer.ts";
 import { createAgentMedia } from "../../src/provisioning/agent-media.ts";
 import { startListener } from "../../src/provisioning/listener.ts";
 import type { ListenerOptions } from "../../src/provisioning/listener.ts";
+import { fingerprintOf } from "../../src/provisioning/machine-certificate.ts";
+import { aCertificate } from "../support/tls-files.ts";
 
 export const SESSION = "1b671a64-40d5-491e-99b0-da01ff1f3341";
 export const SECRET = "a-secret-of-the-session-0123456789abcdefghij";
 export const BEARER = { authorization: `Bearer ${SESSION}.${SECRET}` };
 export const URL_OF_SERVICE = "http://10.77.0.1:4010";
+const { certificate, key } = aCertificate({ name: "machines" });
+/** How the agent reaches the service. */
+export const CONTACT = {
+  url: "https://10.77.0.1:4012",
+  fingerprint: fingerprintOf({ cert: certificate }),
+};
+/** Connections that accept the certificate of the lab alone. */
+export const AGENT = new UndiciAgent({ connect: { ca: certificate } });
 
 export const TICKET: BootTicket = {
   session: SESSION,
@@ -32,7 +43,7 @@ export const ISO_BYTES = 600_000;
 export const REPORT = {
   instance: "0123456789abcdef",
   version: "1.0.0",
-  protocol: 1,
+  protocol: 2,
   architecture: "X64",
   bootMode: "UEFI",
   address: "10.77.0.101",
@@ -57,6 +68,8 @@ function agentsWith(given: Partial<Agents>): Agents {
 
 export interface Lab extends AsyncDisposable {
   readonly url: string;
+  /** Of the port that speaks TLS. */
+  readonly tlsUrl: string;
   readonly folder: string;
   /** Everything that was logged. */
   logged(): string;
@@ -75,6 +88,9 @@ export async function startLab(agents: Partial<Agents>, given: Partial<ListenerO
   const listener = await startListener({
     host: "127.0.0.1",
     port: 0,
+    tlsPort: 0,
+    agentUrl: CONTACT.url,
+    certificate: { cert: certificate, key },
     url: URL_OF_SERVICE,
     agents: agentsWith(agents),
     media: createAgentMedia(folder, log),
@@ -86,6 +102,7 @@ export async function startLab(agents: Partial<Agents>, given: Partial<ListenerO
   });
   return {
     url: `http://127.0.0.1:${listener.port}`,
+    tlsUrl: `https://127.0.0.1:${listener.tlsPort}`,
     folder,
     logged: () => lines.join(""),
     async [Symbol.asyncDispose]() {
@@ -108,7 +125,7 @@ export function writeMedia(folder: string, change: Readonly<Record<string, unkno
   );
   const description = {
     version: "1.0.0",
-    protocol: 1,
+    protocol: 2,
     architecture: "X64",
     kernelArguments: "ro panic=30",
     sizes: Object.fromEntries(facts.map(([name, size]) => [name, size])),

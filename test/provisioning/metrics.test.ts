@@ -68,7 +68,7 @@ test("each request of a machine is reported with its kind and status, under a pa
     [() => fetch(`${url}/images/${IMAGE}`, { headers: BEARER }), "image 200"],
     [() => fetch(`${url}/images/${IMAGE}`), "image 401"],
     [() => post(`${url}/agent/v1/poll`, REPORT), "agent_poll 200"],
-    [() => post(`${url}/agent/v1/poll`, { ...REPORT, protocol: 2 }), "agent_poll 400"],
+    [() => post(`${url}/agent/v1/poll`, { ...REPORT, protocol: 1 }), "agent_poll 400"],
     [() => post(`${url}/agent/v1/result`, { instance: REPORT.instance, task: "t", ok: true }), "agent_result 202"],
     [() => post(`${url}/home/${SECRET}`, {}), "call_home 200"],
     [() => fetch(`${url}/graphql?${SECRET}`), "none 404"],

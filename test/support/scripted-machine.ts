@@ -85,7 +85,7 @@ export class ScriptedMachine {
       const order = await this.#engine().agents.poll(bearer, {
         instance,
         version: "0.1.0",
-        protocol: 1,
+        protocol: 2,
         architecture: "X64",
         bootMode: "UEFI",
         address: "10.0.0.9",

@@ -10,7 +10,7 @@ export interface Provisioning {
 }
 
 /** Version of the protocol between the service and the agent. */
-export const AGENT_PROTOCOL = 1;
+export const AGENT_PROTOCOL = 2;
 
 /** Why machines of an architecture cannot boot the agent, and what to do; null if they can. */
 export function agentProblem(provisioning: Provisioning | null, architecture: Architecture): string | null {

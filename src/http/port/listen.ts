@@ -8,13 +8,15 @@ import { SettingError } from "../../errors.ts";
 export interface ListenSetting {
   /** Variable without its ending: `OSTLER` for OSTLER_HOST and OSTLER_PORT. */
   readonly variable: string;
+  /** The variable of the port, if it is not the usual one. */
+  readonly portVariable?: string;
   readonly flag: string;
 }
 
 const API: ListenSetting = { variable: "OSTLER", flag: "port" };
 
 /** Fails if the port cannot be listened on, before a start makes or migrates a database. */
-export async function checkPort(port: number, host: string, setting = API): Promise<void> {
+export async function checkPort(port: number, host: string, setting: ListenSetting = API): Promise<void> {
   if (port === 0) return;
   const server = createServer();
   await listen(server, port, host, setting);
@@ -22,13 +24,14 @@ export async function checkPort(port: number, host: string, setting = API): Prom
 }
 
 /** Resolves with the port: the one that the system chose if `port` is 0. */
-export function listen(server: Server, port: number, host: string, { variable, flag } = API): Promise<number> {
+export function listen(server: Server, port: number, host: string, setting: ListenSetting = API): Promise<number> {
+  const { variable, portVariable = `${variable}_PORT`, flag } = setting;
   const explain = ({ code, message }: NodeJS.ErrnoException) => {
     if (code === "EADDRINUSE")
-      return `Port ${port} on ${host} is in use; choose another one with ${variable}_PORT or --${flag}.`;
+      return `Port ${port} on ${host} is in use; choose another one with ${portVariable} or --${flag}.`;
     if (code === "EADDRNOTAVAIL")
       return `${variable}_HOST is ${host}, but no network interface of this machine has that address. Addresses that can be used: ${addresses().join(", ")}.`;
-    return `Cannot listen on port ${port} of ${host}: ${message}. Check ${variable}_HOST and ${variable}_PORT.`;
+    return `Cannot listen on port ${port} of ${host}: ${message}. Check ${variable}_HOST and ${portVariable}.`;
   };
   return new Promise((done, failed) => {
     server.once("error", (error: NodeJS.ErrnoException) => {

@@ -1,0 +1,6 @@
+CREATE TABLE "machine_certificate" (
+	"id" boolean PRIMARY KEY DEFAULT true,
+	"certificate" text NOT NULL,
+	"key" text NOT NULL,
+	"created_at" timestamp(3) with time zone DEFAULT now() NOT NULL
+);
