@@ -39,11 +39,9 @@ const UTC = /^(?:Etc\/)?(?:UTC|UCT|GMT|Zulu|Universal)$/;
 /** The settings that a session sets, without those that this server does not know. */
 export function ownSettings(shown: Settings): Settings {
   return Object.fromEntries(
-    Object.entries(SESSION_SETTINGS).flatMap(([name, value]) => {
-      const present = shown[name];
-      if (present === undefined) return [];
-      return [[name, name === "synchronous_commit" && suits(name, value, present) ? present : value]];
-    }),
+    Object.entries(SESSION_SETTINGS).filter(
+      ([name]) => name in shown && (name !== "synchronous_commit" || shown[name] === "off"),
+    ),
   );
 }
 
