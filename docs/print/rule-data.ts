@@ -1396,7 +1396,7 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-783", rule: "A replica whose database takes no writes is not ready." },
       {
         id: "R-881",
-        rule: "A stream that begins while the database hangs is refused with DATABASE_UNAVAILABLE, also if the database is back a few seconds after the time of a statement is over.",
+        rule: "A query, and the begin of a stream, during which the database hangs get DATABASE_UNAVAILABLE, also if it is back when their time is over.",
       },
       {
         id: "R-880",

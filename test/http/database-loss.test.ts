@@ -63,6 +63,17 @@ test("slow queries that occupy all connections for requests are not reported as 
   expect(answers.map(codesOf)).toEqual(Array.from({ length: count }, () => ["LIMIT_EXCEEDED"]));
 });
 
+test("query during which the database hung until a moment ago is DATABASE_UNAVAILABLE, not a slow query [R-881]", async () => {
+  const answers = [false, true];
+  const isAnswering = async () => answers.shift() ?? true;
+  await using hung = await serviceUnderTest({ started: false, queryMs: QUERY_MS, isAnswering });
+  const [answer] = await hung.test.sql.begin(async (tx) => {
+    await tx`lock table clusters in access exclusive mode`;
+    return [await hung.ask(CLUSTERS)];
+  });
+  expect([answer && codesOf(answer), answers]).toEqual([["DATABASE_UNAVAILABLE"], []]);
+});
+
 describe("connection that is lost during a statement is reported as DATABASE_UNAVAILABLE [R-290]", () => {
   test.each([
     ["a query", CLUSTERS, "clusters"],

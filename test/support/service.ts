@@ -77,6 +77,8 @@ export interface ServiceSetup {
   readonly waitMs?: number;
   /** Another address of the test's database, given its URL. */
   readonly databaseUrl?: (url: string) => string;
+  /** Whether the database answers, in place of asking it. */
+  readonly isAnswering?: () => Promise<boolean>;
   /** Called with the text of each statement that a request reads by. */
   readonly onStatement?: (text: string) => void;
   /** Whether metrics and, as far as the environment asks for them, traces are made of what it does. */
@@ -181,7 +183,8 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
   );
   const engine = telemetry?.watch(working) ?? working;
   const { schema, text, hash } = setup.drivers ? schemaOf(registry.drivers) : (schemaOfFake ??= schemaOf([fake]));
-  const services = { database, registry, engine, tail, version: "0.0.0-test", schemaHash: hash };
+  const asked = { ...database, ...(setup.isAnswering && { isAnswering: setup.isAnswering }) };
+  const services = { database: asked, registry, engine, tail, version: "0.0.0-test", schemaHash: hash };
   let server: RunningServer | null = await startServer({
     host: "127.0.0.1",
     port: 0,

@@ -104,6 +104,9 @@ export function guards({ introspection }: GuardOptions): Plugin {
   };
 }
 
+/** Part of the time of a query after which the database is asked whether it answers. */
+const LAST_PART = 0.1;
+
 /**
  * The time limit of a query. Comes last, so that it limits everything that executes. After the limit the error is
  * returned and no further resolver starts; running statements end by their own timeout. A mutation is never canceled:
@@ -118,14 +121,21 @@ export function timeLimit(ms = LIMITS.seconds * 1_000): Plugin<Context> {
         const answer: unknown = executeFn(Object.assign({ abortSignal: cut.signal }, given));
         if (!(answer instanceof Promise)) return answer;
         const { promise: late, resolve } = Promise.withResolvers<{ readonly errors: readonly GraphQLError[] }>();
-        const end = async () => {
-          const error = (await args.contextValue.services.database.isAnswering())
+        const { database } = args.contextValue.services;
+        const end = async (wasAnswering: Promise<boolean>) => {
+          const error = (await Promise.all([wasAnswering, database.isAnswering()])).every(Boolean)
             ? beyond("seconds", { status: GATEWAY_TIMEOUT })
             : databaseUnavailable();
           resolve({ errors: [error] });
           cut.abort(error);
         };
-        const timer = setTimeout(() => void end(), ms);
+        // A database that hung until a moment ago is asked in time.
+        let timer = setTimeout(
+          () => {
+            timer = setTimeout((asked) => void end(asked), ms * LAST_PART, database.isAnswering());
+          },
+          ms * (1 - LAST_PART),
+        );
         // The promise that loses the race may still reject.
         answer.catch(() => {});
         return Promise.race([answer, late]).finally(() => clearTimeout(timer));
