@@ -43,6 +43,7 @@ import type { Notifier } from "./store/postgres/notifier.ts";
 import { connectionsTaken } from "./store/postgres/database.ts";
 import type { Connection, Database } from "./store/postgres/database.ts";
 import { openKeyring } from "./store/secrets/keyring.ts";
+import type { Keyring } from "./store/secrets/keyring.ts";
 import { readMasterKeys } from "./store/secrets/master-keys.ts";
 import type { MasterKeys } from "./store/secrets/master-keys.ts";
 import { hasPlainSecrets } from "./store/secrets/reencryption.ts";
@@ -183,7 +184,8 @@ async function startOnDatabase(
       : await serve(config, { database, registry, notifier, engine, observer, scrape }, parts, log),
   );
   await engine.start();
-  if (listensToMachines(config)) parts.use(await listenToMachines(config, { database, engine, media, observer }, log));
+  if (listensToMachines(config))
+    parts.use(await listenToMachines(config, { database, keyring, engine, media, observer }, log));
   const begun = parts.move();
   return { database, server, engine, [Symbol.asyncDispose]: () => begun.disposeAsync() };
 }
@@ -199,10 +201,11 @@ async function listenToMachines(
   config: ListeningConfig,
   {
     database,
+    keyring,
     engine,
     media,
     observer,
-  }: Pick<Parts, "database" | "engine" | "observer"> & { readonly media: AgentMedia },
+  }: Pick<Parts, "database" | "engine" | "observer"> & { readonly keyring: Keyring; readonly media: AgentMedia },
   log: Log,
 ): Promise<AsyncDisposable> {
   return startListener({
@@ -211,7 +214,7 @@ async function listenToMachines(
     tlsPort: config.provisionTlsPort,
     // At the host where machines reach the other port.
     agentUrl: `https://${new URL(config.provisionUrl).hostname}:${config.provisionTlsPort}`,
-    certificate: await sharedCertificate(database, makeMachineCertificate),
+    certificate: await sharedCertificate(database, keyring, makeMachineCertificate),
     url: config.provisionUrl,
     agents: engine.agents,
     media,

@@ -390,7 +390,7 @@ describe("start that fails", () => {
         const open = ["--host", "0.0.0.0", "--token", "a-token-of-the-test", "--data", join(folder, "open")];
         // The port is in use, so that the start ends.
         const { exited: refused, output } = run([...open, "--port", port, ...flags]);
-        expect(await refused).toEqual([1, null]);
+        expect(await refused).toEqual([78, null]);
         expect(output.stderr.match(/OSTLER_HOST is 0\.0\.0\.0, .*OSTLER_TLS_CERT.*OSTLER_PROXIES/g) ?? []).toHaveLength(
           count,
         );

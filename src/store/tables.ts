@@ -576,7 +576,7 @@ export const agentSessions = pgTable(
 
 /** The certificate of the listeners for machines: at most one row. */
 export const machineCertificate = pgTable("machine_certificate", {
-  id: boolean("id").primaryKey().default(true),
+  id: text("id").primaryKey(),
   /** PEM, as the key. */
   certificate: text("certificate").notNull(),
   key: text("key").notNull(),

@@ -135,7 +135,7 @@ export const MUTATIONS: readonly Mutation[] = [
     id: "M15",
     breaks: "a group whose transaction fails is committed one by one",
     file: "src/engine/execution/commit/group-commit.ts",
-    from: "if (isConnectionLoss(error) && sqlState(error) !== IDLE_IN_TRANSACTION) entry.reject(error);",
+    from: "if (isDatabaseUnavailable(error) && sqlState(error) !== IDLE_IN_TRANSACTION) entry.reject(error);",
     to: "if (error) entry.reject(error);",
     tests: ["test/engine/group-commit.test.ts"],
   },

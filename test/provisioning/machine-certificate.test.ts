@@ -13,7 +13,9 @@ import { createLog } from "../../src/log.ts";
 import { fingerprintOf, makeMachineCertificate } from "../../src/provisioning/machine-certificate.ts";
 import { sharedCertificate } from "../../src/store/machine-certificate.ts";
 import { openDatabase } from "../../src/store/postgres/database.ts";
+import { machineCertificate } from "../../src/store/tables.ts";
 import { testDatabase } from "../support/database.ts";
+import { testKeyring } from "../support/keyring.ts";
 import { AGENT, BEARER, REPORT, SESSION, startLab } from "./lab.ts";
 
 test("agents are answered over TLS, by the certificate in the log, and HTTP in clear is refused there [R-899]", async () => {
@@ -47,11 +49,15 @@ test("replicas that make the certificate for machines at the same time share the
     await both.promise;
     return makeMachineCertificate();
   };
-  const [one, other] = await Promise.all([sharedCertificate(database, make), sharedCertificate(database, make)]);
+  const keyring = await testKeyring(database);
+  const shared = () => sharedCertificate(database, keyring, make);
+  const [one, other] = await Promise.all([shared(), shared()]);
   expect(making).toBe(2);
   expect(one).toEqual(other);
-  expect(await sharedCertificate(database, make)).toEqual(one);
+  expect(await shared()).toEqual(one);
   expect(making).toBe(2);
+  const [row] = await database.reader.select().from(machineCertificate);
+  expect(row?.key).toMatch(/^v1\./);
 });
 
 test("the certificate for machines stays the same when the service starts again [R-900]", async () => {
@@ -60,7 +66,7 @@ test("the certificate for machines stays the same when the service starts again 
   const host = `127.${randomInt(1, 255)}.${randomInt(1, 255)}.${randomInt(1, 255)}`;
   const flags = { data: folder, port: "0", "database-url": database.url, "provision-host": host };
   const config = readConfig(
-    {},
+    { OSTLER_SECRET_KEYS: "off" },
     Object.entries(flags).map(([flag, value]) => `--${flag}=${value}`),
   );
   const lines: string[] = [];

@@ -5,6 +5,7 @@
  */
 import { createHash, createHmac, hkdfSync, randomBytes } from "node:crypto";
 import { asc, eq, inArray, sql } from "drizzle-orm";
+import { SettingError } from "../../errors.ts";
 import type { Database, Reader, Tx } from "../postgres/database.ts";
 import type { StoredJson } from "../records.ts";
 import { secretKeys } from "../tables.ts";
@@ -13,7 +14,7 @@ import type { Key, Place } from "./cipher.ts";
 import type { MasterKeys } from "./master-keys.ts";
 
 /** A stored secret cannot be read; the message names its place and its key. It concerns one row. */
-export class SecretError extends Error {}
+export class SecretError extends SettingError {}
 
 /** The result, or a `SecretError` as a value, so that the other rows of a list are not concerned. */
 export function readable<Value>(read: () => Value): Value | SecretError {

@@ -5,6 +5,7 @@
 import { randomBytes } from "node:crypto";
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
+import { SettingError } from "../../errors.ts";
 import { createFolderDurably, writeDurably } from "../../runtime/durable-files.ts";
 import { KEY_BYTES, KEY_ID } from "./cipher.ts";
 import type { Key } from "./cipher.ts";
@@ -41,12 +42,12 @@ export function readMasterKeys({
   data,
 }: MasterKeySettings): MasterKeys | typeof OFF {
   if (secretKeys !== null && secretKeysFile !== null)
-    throw new Error(`${VARIABLE} and ${VARIABLE}_FILE are both set. Remove one of them.`);
+    throw new SettingError(`${VARIABLE} and ${VARIABLE}_FILE are both set. Remove one of them.`);
   if (secretKeys?.trim() === OFF) return OFF;
   if (secretKeys !== null) return { keys: parseKeys(secretKeys, VARIABLE), source: VARIABLE };
   if (secretKeysFile !== null) return ofFile(secretKeysFile);
   if (databaseUrl !== null)
-    throw new Error(
+    throw new SettingError(
       `DATABASE_URL is set, but neither ${VARIABLE} nor ${VARIABLE}_FILE. Make a key with \`${MAKE_ONE}\`, name the file in ${VARIABLE}_FILE on every replica, and keep a copy apart from backups of the database; or set ${VARIABLE}=${OFF} to store secrets in clear.`,
     );
   const file = join(data, FILE_OF_EMBEDDED);
@@ -74,7 +75,7 @@ function readPrivately(file: string, source: string): string {
     text = readFileSync(file, "utf8");
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    throw new Error(`${source} with the master keys cannot be read: ${why}. Check its path and its owner.`, {
+    throw new SettingError(`${source} with the master keys cannot be read: ${why}. Check its path and its owner.`, {
       cause: error,
     });
   }
@@ -82,7 +83,7 @@ function readPrivately(file: string, source: string): string {
   const isProvided = uid === 0 && process.getuid?.() !== 0;
   if ((mode & (isProvided ? 0o007 : 0o077)) !== 0) {
     const ids = text.split(/[\n,]/).flatMap((one) => KEY_ID.exec(one.trim().split(":")[0] ?? "")?.[0] ?? []);
-    throw new Error(
+    throw new SettingError(
       `${source} with the master key ${ids.join(", ")} has mode ${(mode & 0o777).toString(8)}, so that other users can read it. Run \`chmod 600 ${file}\`; if others may have read it, replace the key (docs/operations.md).`,
     );
   }
@@ -91,21 +92,23 @@ function readPrivately(file: string, source: string): string {
 
 function parseKeys(text: string, source: string): Key[] {
   const entries = text.split(/[\n,]/).flatMap((one) => one.trim() || []);
-  if (entries.length === 0) throw new Error(`${source} has no master key. Make one with \`${MAKE_ONE}\`.`);
+  if (entries.length === 0) throw new SettingError(`${source} has no master key. Make one with \`${MAKE_ONE}\`.`);
   const keys = entries.map((entry, index): Key => {
     const [id = "", ...rest] = entry.split(":");
     if (!KEY_ID.test(id) || rest.length !== 1)
-      throw new Error(
+      throw new SettingError(
         `Key ${index + 1} of ${source} has no valid id. Write each key as id:base64, with 1–32 letters, digits, dashes or underscores as its id.`,
       );
     const [encoded = ""] = rest;
-    const wrong = (what: string) => new Error(`Master key ${id} of ${source} ${what}. Make one with \`${MAKE_ONE}\`.`);
+    const wrong = (what: string) =>
+      new SettingError(`Master key ${id} of ${source} ${what}. Make one with \`${MAKE_ONE}\`.`);
     if (!/^[A-Za-z0-9+/]+={0,2}$/.test(encoded)) throw wrong("is not base64");
     const bytes = Buffer.from(encoded, "base64");
     if (bytes.length !== KEY_BYTES) throw wrong(`has ${bytes.length} bytes, not ${KEY_BYTES}`);
     return { id, bytes };
   });
   const repeated = keys.find(({ id }, index) => keys.findIndex((one) => one.id === id) !== index);
-  if (repeated) throw new Error(`${source} has two master keys ${repeated.id}. Remove one, or give it another id.`);
+  if (repeated)
+    throw new SettingError(`${source} has two master keys ${repeated.id}. Remove one, or give it another id.`);
   return keys;
 }

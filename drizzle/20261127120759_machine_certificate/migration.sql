@@ -1,5 +1,5 @@
 CREATE TABLE "machine_certificate" (
-	"id" boolean PRIMARY KEY DEFAULT true,
+	"id" text PRIMARY KEY,
 	"certificate" text NOT NULL,
 	"key" text NOT NULL,
 	"created_at" timestamp(3) with time zone DEFAULT now() NOT NULL
