@@ -61,7 +61,7 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
   "src/store": {
     purpose: "All SQL: tables, and one function per question.",
     layers: ["src/lifecycle", "src/runtime"],
-    types: ["src/errors.ts"],
+    files: ["src/errors.ts"],
     packages: ["drizzle-orm", "postgres"],
     node: true,
   },

@@ -53,7 +53,7 @@ const DRIVERS = [
 
 const PROVISIONING = {
   url: "http://10.0.0.1:4010",
-  mediaFor: (architecture: string) => (architecture === "X64" ? { version: "1.0.0", protocol: 1 } : null),
+  mediaFor: (architecture: string) => (architecture === "X64" ? { version: "1.0.0", protocol: 2 } : null),
 };
 const ostler = await engineUnderTest({ drivers: DRIVERS, provisioning: PROVISIONING });
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -85,7 +85,7 @@ async function anAgentAtWork(node: TestNode) {
 }
 
 const REPORT: AgentReport = {
-  protocol: 1,
+  protocol: 2,
   version: "1.0.0",
   instance: "one",
   architecture: "X64",

@@ -24,7 +24,7 @@ function freeHost(): string {
 async function start(host: string, databaseUrl: string, role = "all") {
   const flags = { data: folder, port: "0", "database-url": databaseUrl, role, "provision-host": host };
   const config = readConfig(
-    {},
+    { OSTLER_SECRET_KEYS: "off" },
     Object.entries(flags).map(([flag, value]) => `--${flag}=${value}`),
   );
   return startService(config, createLog("silent"));

@@ -54,6 +54,7 @@ export async function startService(...flags: readonly string[]): Promise<Service
         DATABASE_URL: databaseUrl,
         OSTLER_PORT: String(port + 1),
         OSTLER_DATA: folder,
+        OSTLER_SECRET_KEYS: "off",
         OSTLER_LOG: "warn",
       },
       stdio: ["ignore", "pipe", "inherit"],
