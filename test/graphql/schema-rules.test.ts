@@ -212,6 +212,12 @@ describe("the schema", () => {
       expect(parts.filter((part) => part.kind === kind).length, kind).toBeGreaterThan(50);
   });
 
+  test("writes abbreviations as they are, also after `Each:`", () => {
+    expect(
+      partsOf(schema).flatMap(({ description }) => /\b[a-z][A-Z]{2,}\b/.exec(description ?? "")?.[0] ?? []),
+    ).toEqual([]);
+  });
+
   test("asks only for scopes that there are", () => {
     const scopes = [schema.getQueryType(), schema.getMutationType(), schema.getSubscriptionType()].flatMap((root) =>
       Object.values(root?.getFields() ?? {}).map(({ extensions }) => extensions["scope"]),

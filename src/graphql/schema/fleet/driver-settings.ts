@@ -364,7 +364,7 @@ function bounds(shape: Shape): string[] {
     case "list":
       return [
         ...range(schema, "minItems", "maxItems", " items"),
-        ...bounds(shape.of).map((text) => `Each: ${text.slice(0, 1).toLowerCase()}${text.slice(1)}`),
+        ...bounds(shape.of).map((text) => `Each: ${text.replace(/^[A-Z](?=[a-z ])/, (first) => first.toLowerCase())}`),
       ];
     case "truth":
       return [];
