@@ -28,6 +28,8 @@ test("files that replace a module are not run in a process that other files shar
 test.runIf(restoration)("database that is used again has the rows and sequences of a new one", async () => {
   if (!restoration) return;
   await using ostler = await engineUnderTest({ started: false });
+  // The engine has added its data key.
+  await ostler.test.sql`delete from secret_keys`;
   const clone = await ostler.dump();
   await ostler.engine.updateSite(ALICE, { controllerLimit: 3 });
   const nodes = await ostler.aNode().in("AVAILABLE").times(3);
