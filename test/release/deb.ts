@@ -111,8 +111,10 @@ async function install(system: System, root: string): Promise<void> {
 async function upgrade(system: System, root: string, examples: readonly string[]): Promise<void> {
   writeFileSync(join(root, SETTINGS), "OSTLER_PLUGINS=fake\n# ours\n");
   await dropIn(system, root, `ExecStart=\nExecStart=${NODE} --max-semi-space-size=16 src/main.ts --demo`);
+  const began = performance.now();
   await system.run("systemctl", "restart", "ostler");
   await ready(system, NODE);
+  check("it starts again with other settings", true, `${((performance.now() - began) / 1000).toFixed(1)} s`);
   const token = tokenIn(root);
   const shown = examples.map((name) => printed(system.start(NODE, `/root/project/${name}`, URL_INSIDE, token)));
   const report = await work(system, root, "commissionNodes");
