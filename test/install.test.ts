@@ -72,7 +72,7 @@ const FACTS: readonly (readonly [string, string, readonly string[], readonly str
     found(page, /iifname "\$PROVISION_INTERFACE" tcp dport (.*) accept/g),
   ],
   ["port for machines", "firewall, BMCs", MACHINES, found(page, /ip saddr \$BMC_NETWORK tcp dport (.*) accept/g)],
-  ["port for machines", "page, containers", MACHINES, found(containers, /\$PROVISION_HOST:(\d+)/g)],
+  ["ports for machines", "page, containers", [...MACHINES, ...AGENTS], found(containers, /\$PROVISION_HOST:(\d+)/g)],
   [
     "ports for machines",
     "compose, published",
