@@ -68,9 +68,12 @@ export async function startSystem(root: string, first: Process, log: string): Pr
     start: (...command) => spawn(env, [...enter, ...command], { stdio: ["ignore", "pipe", "inherit"] }),
     mounts: () => readFileSync(`/proc/${pid}/mountinfo`, "utf8"),
     async [Symbol.asyncDispose]() {
-      const ended = once(child, "exit");
-      child.kill("SIGKILL");
-      await ended;
+      if (child.exitCode === null && child.signalCode === null) {
+        const ended = once(child, "exit");
+        // The first process, with which all others end. A change of its user has cleared what --kill-child sets.
+        process.kill(Number(pid), "SIGKILL");
+        await ended;
+      }
       await eventually(`the end of all processes below ${root}`, () =>
         readFileSync(join(group, "cgroup.events"), "utf8").includes("populated 0"),
       );
