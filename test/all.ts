@@ -124,7 +124,8 @@ const PARTS: readonly Part[] = [
     name: "secret-kills",
     about: "commissions while the rotation of keys is killed",
     command: ["test/durability/secret-kills.ts"],
-    short: ["test/durability/secret-kills.ts", "--nodes", "100", "--kills", "5"],
+    // A kill seldom meets the rotation of few secrets; interrupted rotations are tests of `npm test`.
+    short: null,
   },
   {
     name: "power-cuts",
