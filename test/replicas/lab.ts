@@ -19,7 +19,7 @@ import type { LoggedTransition } from "../support/transition-log.ts";
 
 export interface ReplicaSetup {
   readonly databaseUrl: string;
-  readonly environment?: Readonly<Record<string, string>>;
+  readonly environment?: Readonly<Record<string, string | undefined>>;
   /** Source tree of the replica; absent: this one. */
   readonly root?: string;
   /** Receives the log, also before the replica is ready. */

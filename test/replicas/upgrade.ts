@@ -10,7 +10,7 @@
  * finally `N passed, N failed`.
  */
 import { execFileSync } from "node:child_process";
-import { cpSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
@@ -49,6 +49,12 @@ function codeOf(commit: string | null, folder: string): string {
   return folder;
 }
 
+/** A release before 0.1.0 refuses a variable that it does not know. */
+function environmentOf(root: string): Readonly<Record<string, undefined>> {
+  const variables = readFileSync(join(root, "src/config/variables.ts"), "utf8");
+  return variables.includes("OSTLER_SECRET_KEYS") ? {} : { OSTLER_SECRET_KEYS: undefined };
+}
+
 function addMigration(root: string): void {
   const folder = join(root, "drizzle", "20990101000000_for_the_test");
   mkdirSync(folder);
@@ -64,7 +70,8 @@ async function replicaByReplica(): Promise<void> {
   const server = owned.use(await startServer(place.folder, true));
   const all: Replica[] = [];
   const start = async (root: string) => {
-    const replica = owned.use(await startReplica(place.folder, { databaseUrl: server.url, root }));
+    const environment = environmentOf(root);
+    const replica = owned.use(await startReplica(place.folder, { databaseUrl: server.url, root, environment }));
     all.push(replica);
     return replica;
   };
