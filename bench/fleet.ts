@@ -12,7 +12,7 @@ import { readMasterKeys } from "../src/store/secrets/master-keys.ts";
 import { MASTER_KEYS } from "./service.ts";
 import { DRIVER } from "./six-step-driver.ts";
 
-export const CALLER = { actor: "benchmark", project: "default" };
+export const CALLER = { actor: "benchmark", project: "default", scope: "ADMIN" as const };
 export const PLUGIN = fileURLToPath(new URL("six-step-driver.ts", import.meta.url));
 const REGISTRATION_BATCH = 1_000;
 

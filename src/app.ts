@@ -10,6 +10,8 @@ import { resolve } from "node:path";
 import type { Config } from "./config/config.ts";
 import { configForLog } from "./config/config.ts";
 import { isLoopback } from "./config/values.ts";
+import { Authenticator } from "./access/authenticator.ts";
+import { Directory } from "./access/directory.ts";
 import { registerDemonstrationFleet } from "./startup/demonstration-fleet.ts";
 import { createPool } from "./drivers/isolation/pool.ts";
 import { findWorkerUser } from "./drivers/isolation/worker-user.ts";
@@ -156,6 +158,15 @@ async function startOnDatabase(
   const { observer } = telemetry;
   // An engine-only replica opens no connections for API reads.
   const scrape = telemetry.scrapeOf(config.role === "engine" ? database.reader : database.bounded, registry.circuits);
+  const directory = parts.use(
+    await Directory.open({
+      reader: config.role === "engine" ? database.reader : database.bounded,
+      transaction: database.transaction,
+      admins: config.admins,
+      onFailure: (error) => log.warn({ err: error }, "looking for changes of accounts and roles failed"),
+    }),
+  );
+  const authenticator = new Authenticator({ directory, token: config.token });
   const media = createAgentMedia(config.agentFolder, log);
   const { provisionUrl } = config;
   const working = parts.use(
@@ -170,6 +181,7 @@ async function startOnDatabase(
       provisioning: provisionUrl === null ? null : { url: provisionUrl, mediaFor: media.mediaFor },
       works: config.role !== "api",
       isAlone: config.databaseUrl === null,
+      principals: { admins: config.admins, issuers: [] },
       concurrency: config.concurrency,
       powerSeconds: config.powerSeconds,
       retentionDays: config.retentionDays,
@@ -180,8 +192,8 @@ async function startOnDatabase(
   if (config.demo) await registerDemonstrationFleet(engine, database.reader, log);
   const server = parts.use(
     config.role === "engine"
-      ? await startHealthServer({ ...config, database, metrics: { token: config.token, scrape }, log, observer })
-      : await serve(config, { database, registry, notifier, engine, observer, scrape }, parts, log),
+      ? await startHealthServer({ ...config, database, metrics: { authenticator, scrape }, log, observer })
+      : await serve(config, { database, registry, notifier, engine, observer, scrape, authenticator }, parts, log),
   );
   await engine.start();
   if (listensToMachines(config))
@@ -233,25 +245,34 @@ interface Parts {
   readonly engine: Engine;
   readonly observer: Observer;
   readonly scrape: () => Promise<Scrape>;
+  readonly authenticator: Authenticator;
 }
 
 /** Starts the API server and what only the API needs. */
 async function serve(
   config: Config,
-  { database, registry, notifier, engine, observer, scrape }: Parts,
+  { database, registry, notifier, engine, observer, scrape, authenticator }: Parts,
   parts: AsyncDisposableStack,
   log: Log,
 ): Promise<RunningServer> {
   const tail = parts.use(await createTail({ database, notifier, log, observer }));
   const schema = buildSchema(registry.drivers);
   const text = schemaText(schema);
-  const services = { database, registry, engine, tail, version: VERSION, schemaHash: hashOfSchema(text) };
+  const services = {
+    database,
+    registry,
+    engine,
+    tail,
+    access: authenticator,
+    version: VERSION,
+    schemaHash: hashOfSchema(text),
+  };
   return startServer({
     host: config.host,
     port: config.port,
     tls: config.tls,
     proxies: config.proxies,
-    token: config.token,
+    authenticator,
     origins: config.origins,
     introspection: config.introspection,
     bodyBytesMax: config.bodyKb * 1024,

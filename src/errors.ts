@@ -143,7 +143,8 @@ export const REQUEST_ERRORS = {
   BAD_USER_INPUT: "A variable or an argument has an invalid value.",
   LIMIT_EXCEEDED:
     "The request exceeds a limit: `limit` is its name, `max` the allowed value, and `requested` the requested value if known.",
-  UNAUTHENTICATED: "The token is missing or wrong.",
+  UNAUTHENTICATED: "The token is missing, wrong, revoked or expired.",
+  RATE_LIMITED: "Too many requests of this address had no valid token. Correct the token, and try again in a second.",
   FORBIDDEN: "The caller is not allowed to send this request.",
   NOT_FOUND: "The object of a stream does not exist.",
   CURSOR_EXPIRED:

@@ -52,6 +52,7 @@ describe("default configuration", () => {
       log: "info",
       logFormat: "auto",
       introspection: true,
+      admins: [],
       origins: [],
       bodyKb: 1024,
       keepAliveSeconds: 75,
@@ -317,6 +318,15 @@ describe("each variable", () => {
       field: "logFormat",
       read: "json",
       readOther: "text",
+    },
+    {
+      name: "OSTLER_ADMINS",
+      flag: "admins",
+      value: "account:alice, account:bob",
+      other: "account:carol",
+      field: "admins",
+      read: ["account:alice", "account:bob"],
+      readOther: ["account:carol"],
     },
     {
       name: "OSTLER_LOG",

@@ -93,7 +93,12 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
     ],
     node: true,
   },
-  "src/access": { purpose: "Who calls, and what the caller may do.", files: ["src/errors.ts"], node: true },
+  "src/access": {
+    purpose: "Who calls, by which credential, and what the caller may do.",
+    layers: ["src/lifecycle", "src/store", "src/runtime"],
+    files: ["src/errors.ts"],
+    node: true,
+  },
   "src/graphql": {
     purpose: "The API: schema, resolvers, limits of a request.",
     layers: ["src/lifecycle", "src/store", "src/feed", "src/access", "src/runtime"],
@@ -234,6 +239,10 @@ export const PARTS: Readonly<Record<string, PartRule>> = {
     imports: ["src/engine/input", "src/engine/plans", "src/engine/transaction.ts"],
   },
   "src/engine/input": { purpose: "Selectors, and checks of names, sizes and variables.", imports: [] },
+  "src/engine/access": {
+    purpose: "Changes of accounts, tokens, roles and grants.",
+    imports: ["src/engine/input", "src/engine/context.ts", "src/engine/transaction.ts"],
+  },
   "src/engine/images": {
     purpose: "Images: registering, changing and deleting them, their files, and the rules of what names them.",
     imports: ["src/engine/input", "src/engine/context.ts", "src/engine/transaction.ts"],

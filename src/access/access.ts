@@ -1,36 +1,84 @@
 /**
- * Authentication and scopes. There is one token, and its holder may do everything in the only project. If no token is
- * configured (loopback only), no caller needs one. Every root field of the schema already checks its scope, so tokens
- * with scopes can be added here.
+ * Callers: who calls, by which credential, and what the caller may do. directory.ts knows the rules, authenticator.ts
+ * finds the caller of a request.
  */
-import { createHash, timingSafeEqual } from "node:crypto";
+import { accessOf, fingerprintOf, includesScope } from "../lifecycle/scopes.ts";
+import type { Access, AccessRules, Scope } from "../lifecycle/scopes.ts";
 
-/** Scopes of callers. Each includes the ones before it. */
-export const SCOPES = ["READ", "OPERATE", "MANAGE", "ADMIN"] as const;
-export type Scope = (typeof SCOPES)[number];
+/** How a caller is known. */
+export type CredentialKind =
+  /** No token is configured, and the service listens on loopback only. */
+  | "NONE"
+  /** The token of OSTLER_TOKEN. */
+  | "CONFIGURED"
+  | "API_TOKEN";
+
+/** A verified credential, from which what its owner may do follows at any time. */
+export interface Identity {
+  readonly kind: CredentialKind;
+  /** Names the credential in the audit; not secret. */
+  readonly id: string;
+  /** Stable name of the owner: `account:<name>`, `token` or `anonymous`. */
+  readonly subject: string;
+  /** Name for people; null: there is none. */
+  readonly displayName: string | null;
+  /** Principals besides the subject whose grants count. */
+  readonly groups: readonly string[];
+  /** The role that limits the credential; null if none does. */
+  readonly ceiling: string | null;
+  /** When the credential expires; null if it does not. */
+  readonly expiresAt: Date | null;
+}
 
 /** A person or machine that calls the API. */
-export interface Actor {
+export interface Actor extends Access {
   readonly subject: string;
-  readonly scope: Scope;
+  readonly displayName: string | null;
+  readonly groups: readonly string[];
   readonly project: string;
+  readonly identity: Identity;
 }
 
-const PROJECT = "default";
+export const PROJECT = "default";
 
-/** The actor behind an Authorization header; null if the token is wrong or missing. */
-export function identify(authorization: string | null | undefined, token: string | null): Actor | null {
-  if (token === null) return { subject: "anonymous", scope: "ADMIN", project: PROJECT };
-  const given = /^Bearer (.+)$/i.exec(authorization ?? "")?.[1] ?? "";
-  return isSame(given, token) ? { subject: "token", scope: "ADMIN", project: PROJECT } : null;
+const WITHOUT_ACCOUNT = { displayName: null, groups: [], ceiling: null, expiresAt: null } as const;
+/** The caller of a service without a token. */
+export const ANONYMOUS: Identity = { ...WITHOUT_ACCOUNT, kind: "NONE", id: "none", subject: "anonymous" };
+/** The owner of the configured token. */
+export const CONFIGURED: Identity = { ...WITHOUT_ACCOUNT, kind: "CONFIGURED", id: "token", subject: "token" };
+
+/** What the owner of a credential may do by these rules. Both that need no account may do everything. */
+export function actorOf(identity: Identity, rules: AccessRules, now: Date): Actor {
+  const { kind, subject, displayName, groups } = identity;
+  const access: Access =
+    kind === "NONE" || kind === "CONFIGURED"
+      ? { scope: "ADMIN", roles: ["admin"], expiresAt: null }
+      : accessOf({ ...identity, principals: [subject, ...groups] }, rules, now);
+  return { subject, displayName, groups, project: PROJECT, identity, ...access };
 }
 
-export function hasScope(actor: Actor, scope: Scope): boolean {
-  return SCOPES.indexOf(actor.scope) >= SCOPES.indexOf(scope);
+/** Equal for callers whose streams show the same. */
+export function accessKey({ scope, roles }: Actor): string {
+  return fingerprintOf({ scope, roles });
 }
 
-/** Compares in constant time, so that the duration does not reveal the common prefix. */
-function isSame(a: string, b: string): boolean {
-  const digest = (text: string) => createHash("sha256").update(text).digest();
-  return timingSafeEqual(digest(a), digest(b));
+/** Why a caller may not have what needs the scope; null if it may. `what` begins the sentence. */
+export function lackOf(what: string, needed: Scope, { scope, roles, subject, groups }: Actor): string | null {
+  if (includesScope(scope, needed)) return null;
+  const principals = [subject, ...groups].join(", ");
+  return roles.length === 0
+    ? `${what} requires the scope ${needed}, and no role is granted to ${principals}. An administrator grants one with setRoles.`
+    : `${what} requires the scope ${needed}. ${principals} has ${roles.length === 1 ? "the role" : "the roles"} ${roles.join(", ")}, with this token ${scope === null ? "without a scope" : `up to ${scope}`}.`;
+}
+
+/** Why a request has no caller. */
+export interface Rejection {
+  /** ENDED: the credential is genuine, but revoked, expired or disabled. */
+  readonly rejected: "MISSING" | "INVALID" | "ENDED" | "AMBIGUOUS" | "TOO_MANY";
+  /** A sentence without the credential. */
+  readonly message: string;
+}
+
+export function isRejection(found: object): found is Rejection {
+  return "rejected" in found;
 }

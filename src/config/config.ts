@@ -62,6 +62,8 @@ export interface Config extends ProvisioningConfig {
   readonly imageFolder: string;
   /** Bearer token required of callers; null: none, allowed only on loopback. */
   readonly token: string | null;
+  /** Principals that are always administrators. */
+  readonly admins: readonly string[];
   readonly log: LogLevel;
   readonly logFormat: LogFormat;
   /** Whether introspection queries are allowed. */
@@ -155,6 +157,7 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
     agentFolder: resolve(value("OSTLER_AGENT_DIR") || join(data, "agent")),
     imageFolder: resolve(value("OSTLER_IMAGE_DIR") || join(data, "images")),
     token,
+    admins: Object.freeze(words(value("OSTLER_ADMINS"))),
     log: oneOf("OSTLER_LOG", value("OSTLER_LOG"), LOG_LEVELS),
     logFormat: oneOf("OSTLER_LOG_FORMAT", value("OSTLER_LOG_FORMAT"), LOG_FORMATS),
     introspection: introspection === "on",

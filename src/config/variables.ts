@@ -153,6 +153,11 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
     fallback: "",
     help: "file with the token, in place of OSTLER_TOKEN; a newline at its end is dropped; read once, at the start",
   },
+  OSTLER_ADMINS: {
+    flag: "admins",
+    fallback: "",
+    help: "principals that are always administrators, comma-separated, as account:alice; a way back in if no other grant of admin is left",
+  },
   OSTLER_LOG: { flag: "log", fallback: "info", help: `lowest level that is logged: ${LOG_LEVELS.join(", ")}` },
   OSTLER_LOG_FORMAT: {
     flag: "log-format",

@@ -7,6 +7,14 @@ import type { KnownPlans } from "./plans/known-plans.ts";
 import type { Keyring } from "../store/secrets/keyring.ts";
 import type { Transact } from "./transaction.ts";
 
+/** What the configuration says of principals. */
+export interface Principals {
+  /** Those that are always administrators. */
+  readonly admins: readonly string[];
+  /** Names of issuers, whose users and groups may have roles. */
+  readonly issuers: readonly string[];
+}
+
 export interface EngineContext {
   readonly transact: Transact;
   readonly registry: Registry;
@@ -18,6 +26,7 @@ export interface EngineContext {
   readonly provisioning: Provisioning | null;
   /** Folder with the files of stored images; null: this service stores none. */
   readonly imageFolder: string | null;
+  readonly principals: Principals;
   readonly knownPlans: KnownPlans;
   /**
    * Makes the slot scheduler look soon for waiting runs that can start. Called after a commit that may have freed a

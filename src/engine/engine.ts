@@ -13,7 +13,7 @@ import { KnownPlans } from "./plans/known-plans.ts";
 import type { VerbRequest } from "./admission/request-terms.ts";
 import { restartWork } from "./admission/restart.ts";
 import { createAgents } from "./agents/create-agents.ts";
-import type { EngineContext } from "./context.ts";
+import type { EngineContext, Principals } from "./context.ts";
 import { discoverNodes } from "./discovery/discover.ts";
 import { interruptDiscovery, selectedDiscovery, stopDiscoveryTimeout } from "./discovery/interrupt-discovery.ts";
 import { NodeProbes } from "./discovery/node-probes.ts";
@@ -34,6 +34,9 @@ import { clearMaintenance, clearRetired, setMaintenance, setRetired } from "./in
 import { reportPresence } from "./inventory/presence.ts";
 import { registerNodes } from "./inventory/register-nodes.ts";
 import { startRetention } from "./inventory/retention.ts";
+import { createAccount, updateAccount } from "./access/accounts.ts";
+import { deleteRole, putRole, setRoles } from "./access/roles.ts";
+import { createToken, revokeTokens } from "./access/tokens.ts";
 import { createRunbook, deleteRunbook, updateRunbook } from "./inventory/runbooks.ts";
 import { deleteImages } from "./images/delete-images.ts";
 import { storedImage } from "./images/image-files.ts";
@@ -70,6 +73,7 @@ export interface EngineOptions {
    * ended, and is continued at once.
    */
   readonly isAlone?: boolean;
+  readonly principals?: Principals;
   /** Maximum of runs at the same time. */
   readonly concurrency: number;
   /** How long a step may take to end after its abort signal. */
@@ -199,6 +203,7 @@ async function createParts(options: EngineOptions) {
     log,
     provisioning: options.provisioning ?? null,
     imageFolder: options.imageFolder ?? null,
+    principals: options.principals ?? { admins: [], issuers: [] },
     knownPlans: new KnownPlans(),
     nudge: slots.nudge,
     checkInterrupts: () => runner.checkInterrupts(),
@@ -258,6 +263,13 @@ function requestsOf(context: EngineContext, { reader }: Database) {
     updateImage: handle(updateImage),
     deleteImages: handle(deleteImages),
     updateSite: handle(updateSite),
+    createAccount: handle(createAccount),
+    updateAccount: handle(updateAccount),
+    createToken: handle(createToken),
+    revokeTokens: handle(revokeTokens),
+    setRoles: handle(setRoles),
+    putRole: handle(putRole),
+    deleteRole: handle(deleteRole),
     /** The file of an image that the service stores; null for any other id. */
     storedImage: (id: string) => storedImage(reader, context.imageFolder, id),
     /** Receives a machine's callback; `token` is the last part of the path that the machine was given. */

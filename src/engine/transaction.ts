@@ -6,6 +6,7 @@
  */
 import { next } from "../lifecycle/machine.ts";
 import type { NodeEvent, NodeState } from "../lifecycle/node-states.ts";
+import type { Scope } from "../lifecycle/scopes.ts";
 import { createSlots } from "../runtime/concurrency.ts";
 import type { Slot } from "../runtime/concurrency.ts";
 import { createYielding } from "../runtime/yielding.ts";
@@ -23,6 +24,8 @@ import type { NewTransition } from "../store/log/transitions.ts";
 export interface Caller {
   readonly actor: string;
   readonly project: string;
+  /** What the caller may do; null: nothing. */
+  readonly scope: Scope | null;
 }
 
 /** One transaction of the engine. */

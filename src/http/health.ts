@@ -5,7 +5,9 @@ import { withinTime } from "../runtime/timeout.ts";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { createPort } from "./port/certificate.ts";
 import type { TlsParts } from "./port/certificate.ts";
+import type { Authenticator } from "../access/authenticator.ts";
 import { createFailedLogins } from "./port/failed-logins.ts";
+import { createLogins } from "./port/logins.ts";
 import { listen, shownUrl } from "./port/listen.ts";
 import type { Services } from "../graphql/base/context.ts";
 import { METRICS, serveMetrics } from "./metrics.ts";
@@ -71,7 +73,12 @@ export interface HealthServer extends AsyncDisposable {
   rest(): void;
 }
 
-export interface HealthServerOptions extends Pick<HealthParts, "database" | "metrics">, TlsParts {
+export interface HealthServerOptions extends Pick<HealthParts, "database">, TlsParts {
+  /** Absent if there are no metrics. */
+  readonly metrics?: {
+    readonly authenticator: Pick<Authenticator, "identify" | "isOpen">;
+    readonly scrape: MetricsParts["scrape"];
+  };
   readonly host: string;
   readonly port: number;
   /** Networks of proxies. */
@@ -93,11 +100,14 @@ export async function startHealthServer({
   ...secured
 }: HealthServerOptions): Promise<HealthServer> {
   let isTakingPart = true;
-  const failedLogins = createFailedLogins(createSenders(proxies), secured.log, secured.observer);
+  const senders = createSenders(proxies);
+  const failedLogins = createFailedLogins(senders, secured.log, secured.observer);
   const parts: HealthParts = {
     database,
     isTakingPart: () => isTakingPart,
-    ...(metrics && { metrics: { ...metrics, noteFailedLogin: failedLogins.note } }),
+    ...(metrics && {
+      metrics: { scrape: metrics.scrape, logins: createLogins(metrics.authenticator, senders, failedLogins.note) },
+    }),
   };
   const { server, silent } = await createPort({}, secured, (request, response) => {
     response.setHeader("x-content-type-options", "nosniff");

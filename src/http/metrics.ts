@@ -1,33 +1,34 @@
-/** /metrics for Prometheus, on every replica. Requires the token if one is configured. */
+/** /metrics for Prometheus, on every replica. Requires the scope READ. */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { identify } from "../access/access.ts";
-import type { NoteFailedLogin } from "./port/failed-logins.ts";
+import { isRejection, lackOf } from "../access/access.ts";
+import { rejectionStatus, setRejectionHeaders } from "./port/logins.ts";
+import type { Logins } from "./port/logins.ts";
 import { isMeantForUs } from "./port/origins.ts";
 import { sendJson } from "./graphql/respond.ts";
 
 export interface MetricsParts {
-  /** Required token; null if none is required. */
-  readonly token: string | null;
-  readonly noteFailedLogin?: NoteFailedLogin | undefined;
+  readonly logins: Logins;
   scrape(): Promise<{ readonly contentType: string; readonly text: string }>;
 }
 
 export const METRICS = "/metrics";
 
 export async function serveMetrics(
-  { token, noteFailedLogin, scrape }: MetricsParts,
+  { logins, scrape }: MetricsParts,
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
-  if (!isMeantForUs(request, { origins: [], token }))
+  if (!isMeantForUs(request, { origins: [], isOpen: logins.isOpen }))
     return sendJson(response, 421, { error: "Without a token /metrics answers only to local host names." });
-  if (!identify(request.headers.authorization, token)) {
-    noteFailedLogin?.(request, request.headers.authorization);
-    response.setHeader("www-authenticate", "Bearer");
-    return sendJson(response, 401, {
-      error: "Send the token as `Authorization: Bearer …`; in Prometheus: authorization: { credentials_file: … }.",
-    });
+  const actor = await logins.identify(request);
+  if (isRejection(actor)) {
+    const { status } = rejectionStatus(actor);
+    setRejectionHeaders(response, status);
+    const remedy = " Send it as `Authorization: Bearer …`; in Prometheus: authorization: { credentials_file: … }.";
+    return sendJson(response, status, { error: `${actor.message}${status === 401 ? remedy : ""}` });
   }
+  const lack = lackOf(METRICS, "READ", actor);
+  if (lack !== null) return sendJson(response, 403, { error: lack });
   const { contentType, text } = await scrape();
   response.writeHead(200, { "content-type": contentType, "cache-control": "no-store" }).end(text);
 }

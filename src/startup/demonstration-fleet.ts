@@ -5,7 +5,7 @@ import type { Engine } from "../engine/engine.ts";
 import type { NewNode } from "../engine/inventory/node-settings.ts";
 import type { Log } from "../log.ts";
 
-const CALLER = { actor: "demonstration", project: "default" };
+const CALLER = { actor: "demonstration", project: "default", scope: "ADMIN" as const };
 /** Nodes per cluster in the host group `service-master`; the others are workers. */
 const MASTERS = 3;
 const SETTINGS = { delayMs: 1_200, waitSeconds: 3 };

@@ -4,6 +4,7 @@ import type { UnerasedDisks } from "../lifecycle/erasure.ts";
 import type { Interruptible, PowerOnFailure } from "../lifecycle/interrupts.ts";
 import type { NodeEvent } from "../lifecycle/node-states.ts";
 import type { FailurePolicy } from "../lifecycle/operation-states.ts";
+import type { Scope } from "../lifecycle/scopes.ts";
 import type { BootDeviceName, BootModeName, LegPhase, PowerChange } from "../lifecycle/verbs.ts";
 
 export type StoredJson =
@@ -218,6 +219,14 @@ export interface SitePolicy {
   readonly sharedIdentities?: readonly string[];
   /** Whether an erasure succeeds that has not reached every disk. */
   readonly unerasedDisks?: UnerasedDisks;
+  /** Scopes that chosen steps demand, in place of MANAGE, and steps of runbooks, in place of OPERATE. */
+  readonly stepScopes?: readonly StepScope[];
+}
+
+export interface StepScope {
+  /** `interface.name`. */
+  readonly step: string;
+  readonly scope: Scope;
 }
 
 /** A static network configuration of an agent. */

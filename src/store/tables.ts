@@ -1,7 +1,7 @@
 /**
  * All tables, as the migrations in `drizzle/` create them. The migrations also contain what Drizzle cannot express:
  * - the legal edges (`lifecycle_edges`), and the trigger that rejects any other change of `nodes.state`;
- * - the one rows of `feed_position` and `change_position`;
+ * - the one rows of `feed_position`, `change_position` and `access_version`, and the four built-in roles;
  * - the triggers that record changes in `change_inbox`, and `number_changes`, which moves them to `changes` (decision
  *   0037);
  * - the collation of `nodes.name`, which is by bytes, so that one index serves the order of lists and prefixes of
@@ -39,6 +39,7 @@ import type { Stage } from "../lifecycle/cluster-state.ts";
 import type { ChangeBefore, ChangeSubject } from "./log/change-records.ts";
 import type { AbortMode } from "../lifecycle/interrupts.ts";
 import type { FailurePolicy, OperationState, RunState, Interrupt } from "../lifecycle/operation-states.ts";
+import type { Scope } from "../lifecycle/scopes.ts";
 import type { BootModeName, LegPhase, OperationKind } from "../lifecycle/verbs.ts";
 import type {
   AgentIdentity,
@@ -695,6 +696,83 @@ export const secretKeys = pgTable("secret_keys", {
   /** When all secrets had been encrypted with it; null: `ostler secrets rotate` has not finished that. */
   rotatedAt: at("rotated_at"),
 });
+
+/**
+ * Number of the newest change of accounts, tokens, grants and roles: one row, locked from the change until its commit.
+ * By it, replicas recognize that what they know is old.
+ */
+export const accessVersion = pgTable("access_version", {
+  id: boolean("id").primaryKey().default(true),
+  version: bigint("version", { mode: "number" }).notNull(),
+});
+
+/** Programs, and persons of a site without an issuer. They are disabled, never deleted. */
+export const accounts = pgTable(
+  "accounts",
+  {
+    id: uuid("id").primaryKey(),
+    name: text("name").notNull(),
+    displayName: text("display_name"),
+    disabledAt: at("disabled_at"),
+    createdAt: at("created_at").notNull().default(now),
+    createdBy: text("created_by").notNull(),
+  },
+  ({ name }) => [uniqueName("accounts", name)],
+);
+
+/** Roles: a name for a scope. The four with the names of scopes are filled by a migration. */
+export const roles = pgTable("roles", {
+  name: text("name").primaryKey(),
+  scope: text("scope").$type<Scope>().notNull(),
+  description: text("description"),
+  isBuiltIn: boolean("is_built_in").notNull().default(false),
+});
+
+/** What principals may do. */
+export const grants = pgTable(
+  "grants",
+  {
+    principal: text("principal").notNull(),
+    role: text("role")
+      .notNull()
+      .references(() => roles.name),
+    /** Null: the grant is for the whole site. Nothing else exists yet. */
+    project: text("project"),
+    expiresAt: at("expires_at"),
+    grantedAt: at("granted_at").notNull().default(now),
+    grantedBy: text("granted_by").notNull(),
+  },
+  (table) => [unique("grants_once").on(table.principal, table.role, table.project).nullsNotDistinct()],
+);
+
+/** Tokens of accounts. The secret itself is not stored. */
+export const tokens = pgTable(
+  "tokens",
+  {
+    /** The part of the token that names it. */
+    id: text("id").primaryKey(),
+    accountId: uuid("account_id")
+      .notNull()
+      .references(() => accounts.id),
+    /** SHA-256 of the secret, in hexadecimal. */
+    hash: text("hash").notNull(),
+    /** The most that the token may do; null: all that its account may. */
+    role: text("role").references(() => roles.name),
+    description: text("description"),
+    /** Null: those of its account. Nothing else exists yet. */
+    projects: text("projects").array(),
+    createdAt: at("created_at").notNull().default(now),
+    createdBy: text("created_by").notNull(),
+    expiresAt: at("expires_at").notNull(),
+    revokedAt: at("revoked_at"),
+    revokedBy: text("revoked_by"),
+    /** Written at most once a minute. */
+    lastUsedAt: at("last_used_at"),
+    /** The access version of its last change. */
+    version: bigint("version", { mode: "number" }).notNull(),
+  },
+  (table) => [index("tokens_account").on(table.accountId), index("tokens_version").on(table.version)],
+);
 
 /** The edges of node-states.ts, from which the database rejects other changes. Filled by migrations. */
 export const lifecycleEdges = pgTable(

@@ -51,7 +51,7 @@ interface Seen {
 }
 
 const NODES = 200;
-const CALLER = { actor: "cuts", project: "default" };
+const CALLER = { actor: "cuts", project: "default", scope: "ADMIN" as const };
 /** Transitions of a node, each in its own transaction. After the last one the node is MANAGEABLE again. */
 const PHASES = [
   ["ENROLLED", "verify"],

@@ -187,7 +187,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
 
   let nodes: readonly Node[] = [];
   let asked = 0;
-  const caller = () => ({ actor: `model-${(asked += 1)}`, project: "default" });
+  const caller = () => ({ actor: `model-${(asked += 1)}`, project: "default", scope: "ADMIN" as const });
   for (let index = 0; index < CLUSTERS; index += 1) await engine.createCluster(caller(), { name: `cluster-${index}` });
   let namesGiven = 0;
   await register(options.nodes);

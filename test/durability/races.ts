@@ -440,7 +440,7 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
 
   async function makeLanes(): Promise<Lane[]> {
     const [engine] = engines as [Engine];
-    const caller = { actor: "races", project: "default" };
+    const caller = { actor: "races", project: "default", scope: "ADMIN" as const };
     return Promise.all(
       Array.from({ length: options.lanes }, async (_, index): Promise<Lane> => {
         const cluster = `lane-${index}`;
@@ -489,7 +489,7 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     const scripts = new Map(nodes.map(({ id }) => [id, scriptsFor(random, work.phases)]));
     await Promise.all(
       nodes.map(({ id }) =>
-        changeNode(random.one(engines), { actor, project: "default" }, id, {
+        changeNode(random.one(engines), { actor, project: "default", scope: "ADMIN" as const }, id, {
           settings: { steps: scripts.get(id)?.steps ?? {} },
         }),
       ),
@@ -575,7 +575,7 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
     nodes: readonly Node[],
     actor: string,
   ): Promise<SubmitAnswer> {
-    const caller = { actor, project: "default" };
+    const caller = { actor, project: "default", scope: "ADMIN" as const };
     const terms = { ...(nodes.length > 1 && random.often(0.3) && { maxParallel: random.whole(1, nodes.length - 1) }) };
     const engine = random.one(engines);
     if (work.kind === "RESTART")
@@ -676,7 +676,11 @@ export async function runRaces(connection: Connection, options: RacesOptions): P
         : by === "cluster"
           ? { cluster: { name: lane.cluster } }
           : { ids: nodes.map(({ id }) => id) };
-    const [engine, caller, askedAt] = [random.one(engines), { actor, project: "default" }, Date.now()];
+    const [engine, caller, askedAt] = [
+      random.one(engines),
+      { actor, project: "default", scope: "ADMIN" as const },
+      Date.now(),
+    ];
     const answer: SubmitAnswer | AbortResult =
       verb === "ABORT"
         ? await engine.abort(caller, { work: selector, mode, ...(powerOff !== undefined && { powerOff }) })

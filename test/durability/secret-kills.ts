@@ -25,7 +25,7 @@ const { values } = parseArgs({
 const NODES = Number(values.nodes);
 const KILLS = Number(values.kills);
 const MAIN = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
-const OPERATOR = { actor: "operator", project: "default" };
+const OPERATOR = { actor: "operator", project: "default", scope: "ADMIN" as const };
 const END_MS = 300_000;
 /** How often a kill is tried that comes before or after the rotation. */
 const TRIES = 8;

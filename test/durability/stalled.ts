@@ -34,7 +34,7 @@ const QUIET_MS = 15_000;
 const LEAVING_AT_A_TIME = 10;
 /** Allowed growth of the service's memory, in MB of heap and buffers. */
 const GROWTH_MAX = 40;
-const CALLER = { actor: "stalled", project: "default" };
+const CALLER = { actor: "stalled", project: "default", scope: "ADMIN" as const };
 
 /** Each item has 20 kB, so that the buffers fill quickly. */
 const HEAVY =

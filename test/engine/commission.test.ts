@@ -136,7 +136,10 @@ describe("commission", () => {
     // The step's timeout of ten minutes ends before its wait of an hour.
     expect(seconds).toBeGreaterThan(590);
     expect(seconds).toBeLessThan(601);
-    await ostler.engine.abort({ actor: "alice", project: "default" }, { work: { operationId: id } });
+    await ostler.engine.abort(
+      { actor: "alice", project: "default", scope: "ADMIN" as const },
+      { work: { operationId: id } },
+    );
     await ostler.operationEnds(id);
   });
 });

@@ -148,7 +148,9 @@ describe("CLEAN_UP_ALL", () => {
       for (const node of nodes) expect(await ostler.nodeState(node)).toBe("AVAILABLE");
     }
     for (const node of nodes)
-      await changeNode(ostler.engine, { actor: "alice", project: "default" }, node.id, { settings: { steps: null } });
+      await changeNode(ostler.engine, { actor: "alice", project: "default", scope: "ADMIN" as const }, node.id, {
+        settings: { steps: null },
+      });
     expect((await ostler.operationEnds(await ostler.begin("COMMISSION", nodes))).state).toBe("SUCCEEDED");
     for (const node of nodes) expect(await ostler.node(node)).toMatchObject({ state: "ACTIVE", lastError: null });
   });
@@ -192,7 +194,10 @@ describe("CLEAN_UP_ALL", () => {
       .made();
     const id = await ostler.begin("COMMISSION", [bad, await healthy().made()]);
     await gate.arrivals();
-    await ostler.engine.abort({ actor: "alice", project: "default" }, { work: { operationId: id } });
+    await ostler.engine.abort(
+      { actor: "alice", project: "default", scope: "ADMIN" as const },
+      { work: { operationId: id } },
+    );
     expect((await ostler.operationEnds(id)).state).toBe("FAILED");
     expect([await ostler.nodeState(bad), (await ostler.run(id, bad, "CLEAN_UP")).state]).toEqual([
       "CLEAN_FAILED",
@@ -207,8 +212,13 @@ describe("CLEAN_UP_ALL", () => {
     const id = await ostler.begin("COMMISSION", [bad]);
     await ostler.operationEnds(id);
     expect(await ostler.nodeState(bad)).toBe("CLEAN_FAILED");
-    await changeNode(ostler.engine, { actor: "alice", project: "default" }, bad.id, { settings: { steps: null } });
-    const again = await ostler.engine.restart({ actor: "alice", project: "default" }, { work: { operationId: id } });
+    await changeNode(ostler.engine, { actor: "alice", project: "default", scope: "ADMIN" as const }, bad.id, {
+      settings: { steps: null },
+    });
+    const again = await ostler.engine.restart(
+      { actor: "alice", project: "default", scope: "ADMIN" as const },
+      { work: { operationId: id } },
+    );
     expect((await ostler.operationEnds(again.operationId ?? "")).state).toBe("SUCCEEDED");
     expect(await ostler.nodeState(bad)).toBe("ACTIVE");
   });
@@ -249,8 +259,13 @@ describe("CLEAN_UP_ALL", () => {
     const id = await ostler.begin("COMMISSION", [good, bad], { maxParallel: 1 });
     await ostler.operationEnds(id);
     expect(await ostler.run(id, good)).toMatchObject({ state: "UNDONE" });
-    await changeNode(ostler.engine, { actor: "alice", project: "default" }, bad.id, { settings: { steps: null } });
-    const again = await ostler.engine.restart({ actor: "alice", project: "default" }, { work: { operationId: id } });
+    await changeNode(ostler.engine, { actor: "alice", project: "default", scope: "ADMIN" as const }, bad.id, {
+      settings: { steps: null },
+    });
+    const again = await ostler.engine.restart(
+      { actor: "alice", project: "default", scope: "ADMIN" as const },
+      { work: { operationId: id } },
+    );
     expect(again.results).toMatchObject([
       { nodeId: good.id, accepted: true },
       { nodeId: bad.id, accepted: true },

@@ -59,7 +59,10 @@ describe("retention", () => {
     expect(await positions()).toEqual([]);
     await ostler.aNode().made();
     expect(await positions()).toEqual([before.length + 1]);
-    await ostler.engine.deleteNodes({ actor: "alice", project: "default" }, { ids: [node.id] });
+    await ostler.engine.deleteNodes(
+      { actor: "alice", project: "default", scope: "ADMIN" as const },
+      { ids: [node.id] },
+    );
     const [last] = await ostler.transitions(node);
     expect(last).toMatchObject({ event: "delete", sequence: before.length + 1, position: before.length + 2 });
   });

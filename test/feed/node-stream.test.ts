@@ -174,7 +174,10 @@ describe("filtered node stream", () => {
   ])(
     "filtered node stream by $by emits the matching node only, and advances its cursor over the others",
     async ({ by, filter }) => {
-      await ostler.engine.createCluster({ actor: "alice", project: "default" }, { name: "paris" });
+      await ostler.engine.createCluster(
+        { actor: "alice", project: "default", scope: "ADMIN" as const },
+        { name: "paris" },
+      );
       const others = await ostler.aNode().in("AVAILABLE").times(3);
       const from = await newest();
       const node = await ostler
@@ -184,7 +187,7 @@ describe("filtered node stream", () => {
         .made();
       if (by === "cluster")
         await ostler.engine.updateCluster(
-          { actor: "alice", project: "default" },
+          { actor: "alice", project: "default", scope: "ADMIN" as const },
           { name: "paris" },
           { add: { ids: [node.id] } },
         );
@@ -199,7 +202,7 @@ describe("filtered node stream", () => {
       expect(items.at(-1)?.position).toBe(await newest());
       if (by === "cluster")
         await ostler.engine.updateCluster(
-          { actor: "alice", project: "default" },
+          { actor: "alice", project: "default", scope: "ADMIN" as const },
           { name: "paris" },
           { remove: { ids: [node.id] } },
         );
@@ -228,7 +231,10 @@ describe("filtered node stream", () => {
     const node = await ostler.aNode().made();
     const stream = feed.stream({ filter: { ids: [node.id] } });
     await stream.next();
-    await ostler.engine.deleteNodes({ actor: "alice", project: "default" }, { ids: [node.id] });
+    await ostler.engine.deleteNodes(
+      { actor: "alice", project: "default", scope: "ADMIN" as const },
+      { ids: [node.id] },
+    );
     const live = await stream.next();
     await stream.return?.();
     expect(live.value).toMatchObject({

@@ -62,7 +62,10 @@ describe("asOf", () => {
     async (_what, query, stream, type) => {
       const [name = ""] = await ostler.register(1);
       const cluster = `c-${name}`;
-      await ostler.engine.createCluster({ actor: "alice", project: "default" }, { name: cluster });
+      await ostler.engine.createCluster(
+        { actor: "alice", project: "default", scope: "ADMIN" as const },
+        { name: cluster },
+      );
       await ostler.commission([name], "AVAILABLE");
       await ostler.test.sql`select number_changes(100000)`;
       const { list } = await ostler.query<Listed>(query);

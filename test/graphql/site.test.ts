@@ -162,10 +162,10 @@ describe("the site", () => {
     expect(await site()).toMatchObject({ controllerLimit: 3 });
   });
 
-  test("reading the site needs scope READ, and changing it MANAGE", () => {
+  test("reading the site needs scope READ, and changing it ADMIN", () => {
     // The scopes stand with the fields; schema.test.ts holds every root field to having one.
     expect(scopeOf("query", "site")).toBe("READ");
-    expect(scopeOf("mutation", "updateSite")).toBe("MANAGE");
+    expect(scopeOf("mutation", "updateSite")).toBe("ADMIN");
     expect(scopeOf("mutation", "createRunbook")).toBe("MANAGE");
     expect(scopeOf("mutation", "updateRunbook")).toBe("MANAGE");
     expect(scopeOf("mutation", "deleteRunbook")).toBe("MANAGE");

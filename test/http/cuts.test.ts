@@ -87,7 +87,7 @@ test(
       { input: { name: "heavy", variables: { ballast: "x".repeat(60_000) } } },
     );
     const { nodeIds } = await ostler.engine.registerNodes(
-      { actor: "test", project: "default" },
+      { actor: "test", project: "default", scope: "ADMIN" as const },
       Array.from({ length: 300 }, (_, index) => ({
         name: `heavy-${index}`,
         driver: "fake",

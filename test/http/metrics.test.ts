@@ -9,6 +9,7 @@ import type { Reader } from "../../src/store/postgres/database.ts";
 import { createGauges } from "../../src/telemetry/gauges.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { createTelemetry } from "../../src/telemetry/telemetry.ts";
+import { authenticatorWith } from "../support/callers.ts";
 import { samplesOf, scraped } from "../support/metrics.ts";
 import { statusOf } from "../support/raw-request.ts";
 import { serviceUnderTest } from "../support/service.ts";
@@ -38,7 +39,7 @@ describe("/metrics with a token", () => {
       port: 0,
       database: { reader: aReader(() => []), refusesWrites: () => false },
       metrics: {
-        token: TOKEN,
+        authenticator: authenticatorWith(TOKEN),
         scrape: telemetry.scrapeOf(
           aReader(() => []),
           new Circuits(),

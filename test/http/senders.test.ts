@@ -60,7 +60,7 @@ describe("page of the service's own host name", () => {
     "page over %s, sent by %s with X-Forwarded-Proto %s, is allowed: %s [R-897]",
     (scheme, remote, proto, isAllowed) => {
       const headers = { host: "ostler.example", origin: `${scheme}://ostler.example`, "x-forwarded-proto": proto };
-      expect(isAllowedOrigin(from(remote, headers), { origins: [], token: null, senders })).toBe(isAllowed);
+      expect(isAllowedOrigin(from(remote, headers), { origins: [], isOpen: true, senders })).toBe(isAllowed);
     },
   );
 });

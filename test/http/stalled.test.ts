@@ -11,6 +11,7 @@ import { createSockets } from "../../src/http/sockets/sockets.ts";
 import type { SocketOptions } from "../../src/http/sockets/sockets.ts";
 import { eventStreams } from "../../src/http/graphql/event-streams.ts";
 import { createLog } from "../../src/log.ts";
+import { authenticatorWith, loginsWith } from "../support/callers.ts";
 import { eventually } from "../support/eventually.ts";
 
 const owned: (() => unknown)[] = [];
@@ -98,8 +99,8 @@ describe("sockets", () => {
     const { server, port } = await listening();
     const made = createSockets({
       yoga: {} as never,
-      services: {} as never,
-      token: null,
+      services: { access: authenticatorWith(null) } as never,
+      logins: loginsWith(null),
       log: createLog("silent"),
       ...more,
     });

@@ -17,6 +17,7 @@ import { createLog } from "../../src/log.ts";
 import { createTelemetry } from "../../src/telemetry/telemetry.ts";
 import { Circuits } from "../../src/drivers/circuits.ts";
 import type { Reader } from "../../src/store/postgres/database.ts";
+import { authenticatorWith } from "../support/callers.ts";
 import { eventually } from "../support/eventually.ts";
 import { serviceUnderTest } from "../support/service.ts";
 import { aCertificate, tlsFiles } from "../support/tls-files.ts";
@@ -233,7 +234,7 @@ test("health and metrics of a replica that only runs work are served over TLS to
     database: { reader, refusesWrites: () => false },
     log,
     observer: telemetry.observer,
-    metrics: { token: null, scrape: telemetry.scrapeOf(reader, new Circuits()) },
+    metrics: { authenticator: authenticatorWith(null), scrape: telemetry.scrapeOf(reader, new Circuits()) },
   });
   const get = async (path: string) =>
     await readText(await ask({}, { port: new URL(server.url).port, method: "GET", path }));

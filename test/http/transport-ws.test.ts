@@ -529,7 +529,7 @@ describe("limits of a socket", () => {
 
 describe("shutdown", () => {
   test("shutdown closes sockets with 1001, and completed their streams, after which no client reconnects [R-240]", async () => {
-    await using leaving = await serviceUnderTest({ started: false });
+    await using leaving = await serviceUnderTest({ token: TOKEN, started: false });
     const wire = await acknowledged({ of: leaving });
     wire.send(subscribe("s", "subscription { nodeTransitions { ... on StreamReset { code } } }"));
     expect((await wire.next()).type).toBe("next");

@@ -14,7 +14,7 @@ export const LARGE_REQUEST = {
   idempotencyKey: "large",
 } as const;
 
-export const CALLER = { actor: "alice", project: "default" };
+export const CALLER = { actor: "alice", project: "default", scope: "ADMIN" as const };
 
 export interface AdmissionProcess extends AsyncDisposable {
   /** Resolves when the process has ended, however. */

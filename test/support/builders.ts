@@ -37,7 +37,7 @@ import { eventually } from "./eventually.ts";
 import { runEngine } from "./running-engine.ts";
 import type { EngineSetup, RunningEngine } from "./running-engine.ts";
 
-export const ALICE: Caller = { actor: "alice", project: "default" };
+export const ALICE: Caller = { actor: "alice", project: "default", scope: "ADMIN" as const };
 
 /** A node as tests hold it: what it is called, and its id. */
 export interface TestNode {

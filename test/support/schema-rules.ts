@@ -314,17 +314,18 @@ export const SCHEMA_RULES = {
   "a root field says which scope it needs": (schema) =>
     rootsOf(schema).flatMap((root) =>
       fieldsOf(root).flatMap((field) =>
-        typeof field.extensions["scope"] === "string" ? [] : [`${root.name}.${field.name}`],
+        field.extensions["scope"] !== undefined ? [] : [`${root.name}.${field.name}`],
       ),
     ),
 
   "queries and subscriptions only read, mutations never only read": (schema) =>
     rootsOf(schema).flatMap((root) =>
-      fieldsOf(root).flatMap((field) =>
-        (field.extensions["scope"] === "READ") === (root !== schema.getMutationType())
-          ? []
-          : [`${root.name}.${field.name}`],
-      ),
+      fieldsOf(root).flatMap((field) => {
+        const scope = field.extensions["scope"] as string | null;
+        const reads = scope === null || scope === "READ" || (scope === "ADMIN" && root === schema.getQueryType());
+        const isRight = root === schema.getMutationType() ? scope !== null && scope !== "READ" : reads;
+        return isRight ? [] : [`${root.name}.${field.name}`];
+      }),
     ),
 
   "members of a union agree on the whole type of fields with the same name": (schema) =>

@@ -7,6 +7,8 @@ import type { Client } from "graphql-ws";
 import type { FormattedExecutionResult, GraphQLSchema } from "graphql";
 import { expect } from "vitest";
 import { WebSocket } from "ws";
+import { Authenticator } from "../../src/access/authenticator.ts";
+import { Directory } from "../../src/access/directory.ts";
 import createFake from "../../plugins/fake/index.ts";
 import type { TlsFiles } from "../../src/config/values.ts";
 import type { Driver } from "../../src/drivers/driver.ts";
@@ -56,6 +58,8 @@ export interface ServiceSetup {
   /** Folder with the files of stored images. */
   readonly imageFolder?: string;
   readonly token?: string;
+  /** Principals that are always administrators. */
+  readonly admins?: readonly string[];
   /** Drivers in addition to `fake`. */
   readonly drivers?: readonly Driver<never>[];
   readonly concurrency?: number;
@@ -156,7 +160,10 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
     await openDatabase({
       connection: setup.databaseUrl ? { url: setup.databaseUrl(test.url) } : test.connection,
       connectionsMax: 10,
-      ...(setup.onStatement && { onStatement: setup.onStatement }),
+      ...(setup.onStatement && {
+        // Looking for changes of access is periodic.
+        onStatement: (text: string) => void (text.includes('"access_version"') || setup.onStatement?.(text)),
+      }),
     }),
   );
   const notifier = making.use(await createNotifier(database, (error) => log.warn({ err: error }, "notifier")));
@@ -178,17 +185,35 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
       abortGraceMs: ABORT_GRACE_MS,
       abortCleanUpMs: ABORT_CLEAN_UP_MS,
       drainMs: DRAIN_MS,
+      principals: { admins: setup.admins ?? [], issuers: [] },
       ...(setup.imageFolder !== undefined && { imageFolder: setup.imageFolder }),
     }),
   );
   const engine = telemetry?.watch(working) ?? working;
   const { schema, text, hash } = setup.drivers ? schemaOf(registry.drivers) : (schemaOfFake ??= schemaOf([fake]));
   const asked = { ...database, ...(setup.isAnswering && { isAnswering: setup.isAnswering }) };
-  const services = { database: asked, registry, engine, tail, version: "0.0.0-test", schemaHash: hash };
+  const directory = making.use(
+    await Directory.open({
+      reader: database.bounded,
+      transaction: database.transaction,
+      admins: setup.admins ?? [],
+      onFailure: (error) => log.warn({ err: error }, "directory"),
+    }),
+  );
+  const authenticator = new Authenticator({ directory, token: setup.token ?? null });
+  const services = {
+    database: asked,
+    registry,
+    engine,
+    tail,
+    access: authenticator,
+    version: "0.0.0-test",
+    schemaHash: hash,
+  };
   let server: RunningServer | null = await startServer({
     host: "127.0.0.1",
     port: 0,
-    token: setup.token ?? null,
+    authenticator,
     keepAliveMs: setup.keepAliveMs ?? 75_000,
     ...httpOptions(setup),
     schema,

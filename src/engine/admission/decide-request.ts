@@ -15,6 +15,7 @@ import type { Selection } from "../input/node-selector.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
 import { unknownNodes } from "../input/unknown-nodes.ts";
 import { installStepOf } from "../plans/plan.ts";
+import { scopeFlaws } from "../plans/step-scopes.ts";
 import { overlayKeepingNulls } from "../input/variables.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { effectiveVariables } from "./effective-variables.ts";
@@ -142,7 +143,12 @@ export type Judgement =
   | { readonly planHash: string; readonly answers: readonly NodeAnswer[] };
 
 /** Decides the request as a whole. */
-export async function judgeRequest(keyring: Keyring, { terms, parts }: DecidedRequest): Promise<Judgement> {
+export async function judgeRequest(
+  keyring: Keyring,
+  { caller, policy, terms, parts }: DecidedRequest,
+): Promise<Judgement> {
+  const forbidden = parts.flatMap(({ submission: { options } }) => scopeFlaws(caller.scope, options, policy));
+  if (forbidden.length > 0) return { answer: refuseRequest(forbidden) };
   const answers = parts.flatMap((part) => part.answers);
   const isRefused = answers.some(({ refusal }) => refusal !== null);
   const acceptance = terms.acceptance ?? "ALL_OR_NOTHING";

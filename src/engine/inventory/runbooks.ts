@@ -14,11 +14,13 @@ import {
 } from "../../store/runbooks.ts";
 import type { RunbookRow } from "../../store/runbooks.ts";
 import type { StepChoice } from "../../store/records.ts";
+import { readSite } from "../../store/site.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
 import { answerEdit, requireNone, requireRevision } from "../input/edits.ts";
 import { nameFlaw } from "../input/name-rules.ts";
 import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
+import { stepScopeFlaws } from "../plans/step-scopes.ts";
 import { formFlaws, lengthFlaws } from "../plans/step-selection.ts";
 import { stepLabel } from "../plans/plan.ts";
 import type { Caller, Transaction } from "../transaction.ts";
@@ -44,12 +46,8 @@ export type RunbookEdited = { readonly runbookId: string | null; readonly refusa
 
 const STEP_NAME = /^[a-z][a-z0-9_]{0,99}$/;
 
-export async function createRunbook(
-  context: EngineContext,
-  _caller: Caller,
-  given: NewRunbook,
-): Promise<RunbookEdited> {
-  return editRunbook(context, given, async ({ tx }) => {
+export async function createRunbook(context: EngineContext, caller: Caller, given: NewRunbook): Promise<RunbookEdited> {
+  return editRunbook(context, caller, given, async ({ tx }) => {
     const id = randomUUID();
     const { name, description = null, phase = "clean", steps } = given;
     await insertRunbook(tx, { id, name, description, phase, steps });
@@ -60,11 +58,11 @@ export async function createRunbook(
 /** Operations that were requested with the runbook keep the steps that it had then. */
 export async function updateRunbook(
   context: EngineContext,
-  _caller: Caller,
+  caller: Caller,
   name: string,
   change: RunbookChange,
 ): Promise<RunbookEdited> {
-  return editRunbook(context, change, async (transaction) => {
+  return editRunbook(context, caller, change, async (transaction) => {
     const { ifRevision, ...fields } = change;
     const runbook = await lockKnown(transaction, name, ifRevision);
     const changed = changedFields<RunbookRow>(runbook, fields);
@@ -75,11 +73,11 @@ export async function updateRunbook(
 
 export async function deleteRunbook(
   context: EngineContext,
-  _caller: Caller,
+  caller: Caller,
   name: string,
   ifRevision: number | undefined,
 ): Promise<RunbookEdited> {
-  return editRunbook(context, {}, async (transaction) => {
+  return editRunbook(context, caller, {}, async (transaction) => {
     const runbook = await lockKnown(transaction, name, ifRevision);
     await removeRunbook(transaction.tx, runbook.id);
     return null;
@@ -89,12 +87,18 @@ export async function deleteRunbook(
 /** Checks what is given, then carries out a change, which returns the id of the runbook; null if there is none left. */
 async function editRunbook(
   { transact }: EngineContext,
+  { scope }: Caller,
   given: RunbookChange,
   change: (transaction: Transaction) => Promise<string | null>,
 ): Promise<RunbookEdited> {
   const edit = async () => {
     requireNone(flawsOf(given));
-    return { runbookId: await transact(change), refusals: [] };
+    const runbookId = await transact(async (transaction) => {
+      const { policy } = await readSite(transaction.tx);
+      requireNone(stepScopeFlaws(scope, given.steps ?? [], { ...policy, path: ["input", "steps"] }));
+      return change(transaction);
+    });
+    return { runbookId, refusals: [] };
   };
   const existing = () => transact(({ tx }) => runbookByName(tx, given.name ?? ""));
   const unique = { constraint: "runbooks_name", what: "A runbook", existing };

@@ -8,9 +8,10 @@ import type { Refusal } from "../../errors.ts";
 import { INTERFACES, stepsOf } from "../../drivers/interfaces.ts";
 import type { AnyDriver, AnyStep } from "../../drivers/interfaces.ts";
 import type { Registry } from "../../drivers/registry.ts";
+import { includesScope } from "../../lifecycle/scopes.ts";
 import { isSameJson } from "../../runtime/canonical-json.ts";
 import { lockAllIdentities, nodesConcernedBy } from "../../store/nodes/node-identities.ts";
-import type { SitePolicy, StepPolicy } from "../../store/records.ts";
+import type { SitePolicy, StepPolicy, StepScope } from "../../store/records.ts";
 import { changeSite, lockSite } from "../../store/site.ts";
 import { answerEdit, requireNone, requireRevision } from "../input/edits.ts";
 import { sharedValues } from "../input/machine-identities.ts";
@@ -36,6 +37,8 @@ export interface SiteChange {
   /** Replaces all of them. */
   readonly sharedIdentities?: readonly string[] | null | undefined;
   /** Replaces all of them. */
+  readonly stepScopes?: readonly StepScope[] | null | undefined;
+  /** Replaces all of them. */
   readonly steps?: readonly StepRule[] | null | undefined;
 }
 
@@ -60,6 +63,7 @@ export async function updateSite(
     const rules = change.steps ?? [];
     requireNone([...limitFlaws(change), ...sharedFlaws(change), ...(await stepFlaws(registry, rules))]);
     requireNone(installFlaws(registry, rules));
+    requireNone(stepScopeFlaws(registry, change.stepScopes ?? []));
     return transact(async (transaction) => {
       if (change.sharedIdentities !== undefined) await lockAllIdentities(transaction.tx);
       const site = await lockSite(transaction.tx);
@@ -142,18 +146,40 @@ function sharedFlaws({ sharedIdentities }: SiteChange): Refusal[] {
 
 // ---- steps
 
+/** The flaws of scopes of steps: of a step that no driver has, one given twice, and a scope that changes nothing. */
+function stepScopeFlaws(registry: Registry, rules: readonly StepScope[]): Refusal[] {
+  const offered = offersOf(registry);
+  return rules.flatMap(({ step, scope }, index) => {
+    const invalid = (field: string, message: string) =>
+      invalidInput(message, ["input", "stepScopes", String(index), field]);
+    return [
+      ...labelFlaws(offered, step, null).map((message) => invalid("step", message)),
+      ...(rules.findIndex((one) => one.step === step) < index
+        ? [invalid("step", `The step ${step} is given twice.`)]
+        : []),
+      ...(includesScope(scope, "MANAGE")
+        ? []
+        : [invalid("scope", `Every caller who may choose ${step} has ${scope}. Use MANAGE or ADMIN.`)]),
+    ];
+  });
+}
+
 interface Offer {
   readonly driver: AnyDriver;
   readonly label: string;
   readonly step: AnyStep;
 }
 
-async function stepFlaws(registry: Registry, rules: readonly StepRule[]): Promise<Refusal[]> {
-  const offers = registry.drivers.flatMap((driver) =>
+function offersOf(registry: Registry): Offer[] {
+  return registry.drivers.flatMap((driver) =>
     INTERFACES.flatMap((name) =>
       (stepsOf(driver, name)?.steps ?? []).map((step): Offer => ({ driver, label: `${name}.${step.name}`, step })),
     ),
   );
+}
+
+async function stepFlaws(registry: Registry, rules: readonly StepRule[]): Promise<Refusal[]> {
+  const offers = offersOf(registry);
   const flaws = await Promise.all(rules.map((_, index) => ruleFlaws(registry, offers, rules, index)));
   return flaws.flat();
 }

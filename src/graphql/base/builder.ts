@@ -2,7 +2,7 @@
 import SchemaBuilder from "@pothos/core";
 import type { ArgBuilder } from "@pothos/core";
 import { GraphQLError } from "graphql";
-import type { Scope } from "../../access/access.ts";
+import type { Scope } from "../../lifecycle/scopes.ts";
 import type { StoredJson } from "../../store/records.ts";
 import type { Context } from "./context.ts";
 
@@ -96,8 +96,11 @@ builder.scalarType("ByteCount", {
   },
 });
 
-/** The scope that callers of a root field need, and further extensions of it. schema.ts requires it of every one. */
-export function needs(scope: Scope, more: Readonly<Record<string, unknown>> = {}) {
+/**
+ * The scope that callers of a root field need, null for none, and further extensions of it. schema.ts requires it of
+ * every one.
+ */
+export function needs(scope: Scope | null, more: Readonly<Record<string, unknown>> = {}) {
   return { extensions: { scope, ...more } };
 }
 

@@ -1,5 +1,6 @@
 /** The context of resolvers: the caller, the services, and the data loaders of one request or subscription. */
 import type { Actor } from "../../access/access.ts";
+import type { Authenticator } from "../../access/authenticator.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import type { Engine } from "../../engine/engine.ts";
 import type { Caller } from "../../engine/transaction.ts";
@@ -16,6 +17,7 @@ export interface Services {
   readonly registry: Registry;
   readonly engine: Engine;
   readonly tail: Tail;
+  readonly access: Pick<Authenticator, "confirm" | "present" | "onChange" | "refresh">;
   readonly version: string;
   readonly schemaHash: string;
 }
@@ -62,5 +64,5 @@ export function createContext(services: Services, request: RequestFacts): Contex
 }
 
 export function callerOf({ actor }: Context): Caller {
-  return { actor: actor.subject, project: actor.project };
+  return { actor: actor.subject, project: actor.project, scope: actor.scope };
 }

@@ -1,5 +1,5 @@
 /** Mutations: each takes one input. */
-import type { Scope } from "../../access/access.ts";
+import type { Scope } from "../../lifecycle/scopes.ts";
 import type { Engine } from "../../engine/engine.ts";
 import type { Caller } from "../../engine/transaction.ts";
 import { builder, needs } from "./builder.ts";
@@ -7,7 +7,7 @@ import type { InputRef, ObjectRef } from "./builder.ts";
 import { callerOf } from "./context.ts";
 import type { Context } from "./context.ts";
 
-interface Mutation<Input, Answer> {
+export interface Mutation<Input, Answer> {
   readonly scope: Scope;
   readonly description: string;
   readonly input: InputRef<Input>;

@@ -7,6 +7,7 @@ import type {
   SelectionSetNode,
   ValidatedSubscriptionArgs,
 } from "graphql";
+import { accessKey } from "../../access/access.ts";
 import type { Context } from "../base/context.ts";
 
 /** Equal for two events of a field that look the same; null for an event of one subscriber only. */
@@ -31,7 +32,7 @@ export function scopeOf(args: ValidatedSubscriptionArgs, actor: Context["actor"]
   try {
     return JSON.stringify([
       known.id,
-      actor,
+      accessKey(actor),
       known.variables.map((name) => (Object.hasOwn(coerced, name) ? [coerced[name]] : [])),
     ]);
   } catch {

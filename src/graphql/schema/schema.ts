@@ -13,8 +13,9 @@ import {
   specifiedDirectives,
 } from "graphql";
 import type { GraphQLObjectType, GraphQLSchema } from "graphql";
-import { hasScope } from "../../access/access.ts";
-import type { Scope } from "../../access/access.ts";
+import { isRejection, lackOf } from "../../access/access.ts";
+import type { Actor } from "../../access/access.ts";
+import type { Scope } from "../../lifecycle/scopes.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
 import { builder } from "../base/builder.ts";
 import { badInput } from "../base/connection.ts";
@@ -24,6 +25,8 @@ import { separatePayloads } from "../execution/query-snapshot.ts";
 import { limitResults } from "./work/results-limit.ts";
 import { fetchable, withFetchable } from "./resource.ts";
 import { unstorable } from "../base/storable.ts";
+import "./access/accounts.ts";
+import "./access/roles.ts";
 import "./fleet/attention.ts";
 import "./plans/catalogue.ts";
 import "./fleet/capacity.ts";
@@ -74,7 +77,7 @@ export function buildSchema(drivers: readonly AnyDriver[]): GraphQLSchema {
   for (const type of Object.values(schema.getTypeMap()))
     if (isObjectType(type) && !type.name.startsWith("__")) checkArguments(type);
   for (const type of [schema.getQueryType(), schema.getMutationType(), schema.getSubscriptionType()])
-    if (type) guard(type);
+    if (type) guard(type, type === schema.getMutationType());
   const mutation = schema.getMutationType();
   if (mutation) separatePayloads(mutation);
   return schema;
@@ -94,22 +97,32 @@ function checkArguments(type: GraphQLObjectType): void {
   }
 }
 
-/** Adds a check of the caller's scope to each root field. */
-function guard(type: GraphQLObjectType): void {
+/**
+ * Adds a check of the caller's scope to each root field. A mutation asks for the present rules first: one that begins
+ * after a revocation was answered is refused.
+ */
+function guard(type: GraphQLObjectType, isMutation: boolean): void {
   for (const field of Object.values(type.getFields())) {
-    const scope = field.extensions["scope"] as Scope | undefined;
-    if (!scope) throw new Error(`${type.name}.${field.name} declares no scope; add needs(…).`);
+    const scope = field.extensions["scope"] as Scope | null | undefined;
+    if (scope === undefined) throw new Error(`${type.name}.${field.name} declares no scope; add needs(…).`);
     const first = field.subscribe ? "subscribe" : "resolve";
     const inner = field[first];
     if (!inner) continue;
-    field[first] = (source, args, context: Context, info) => {
-      if (!hasScope(context.actor, scope)) {
-        throw new GraphQLError(`${type.name}.${field.name} requires the scope ${scope}. Use a token that has it.`, {
-          extensions: { code: "FORBIDDEN" },
-        });
-      }
-      return inner(source, args, context, info);
+    const require = (actor: Actor) => {
+      const lack = scope === null ? null : lackOf(`${type.name}.${field.name}`, scope, actor);
+      if (lack !== null) throw new GraphQLError(lack, { extensions: { code: "FORBIDDEN" } });
     };
+    field[first] = isMutation
+      ? async (source, args, context: Context, info) => {
+          const actor = await context.services.access.confirm(context.actor);
+          if (isRejection(actor)) throw new GraphQLError(actor.message, { extensions: { code: "UNAUTHENTICATED" } });
+          require(actor);
+          return inner(source, args, { ...context, actor }, info);
+        }
+      : (source, args, context: Context, info) => {
+          require(context.actor);
+          return inner(source, args, context, info);
+        };
   }
 }
 

@@ -8,7 +8,8 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { GraphQLSchema } from "graphql";
 import { createYoga } from "graphql-yoga";
 import type { GraphQLParams, YogaServerInstance } from "graphql-yoga";
-import { identify } from "../../access/access.ts";
+import { isRejection } from "../../access/access.ts";
+import type { Rejection } from "../../access/access.ts";
 import type { RequestErrorCode } from "../../errors.ts";
 import { answerLimit } from "../../graphql/execution/response-limit.ts";
 import { atATime } from "../../graphql/execution/concurrency-limit.ts";
@@ -31,7 +32,8 @@ import { compressAnswers } from "./compressed-answers.ts";
 import { UNREADABLE, readsAnswers, refuseUnreadable } from "./acceptable.ts";
 import { showsCost } from "./cost-header.ts";
 import { isSentUnasked } from "../port/origins.ts";
-import type { NoteFailedLogin } from "../port/failed-logins.ts";
+import { rejectionStatus, setRejectionHeaders } from "../port/logins.ts";
+import type { Logins } from "../port/logins.ts";
 import { eventStreams } from "./event-streams.ts";
 import { paramsOfBody, paramsOfUrl, takeParams } from "./params.ts";
 import { createStaticText } from "./static-text.ts";
@@ -47,7 +49,7 @@ const PAGE_POLICY =
   "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval' blob:; worker-src blob: data:; style-src 'unsafe-inline'; img-src 'self' data:; font-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 export interface GraphqlOptions {
-  readonly token: string | null;
+  readonly logins: Logins;
   readonly schema: GraphQLSchema;
   readonly services: Services;
   readonly log: Log;
@@ -60,7 +62,6 @@ export interface GraphqlOptions {
   readonly requestsMax?: number;
   /** Maximum time that further requests wait for their execution, in milliseconds. */
   readonly waitMs?: number;
-  readonly noteFailedLogin?: NoteFailedLogin;
   /** Observer of requests and streams, if any. */
   readonly observer?: Observer;
 }
@@ -83,7 +84,7 @@ export interface Graphql {
 }
 
 export function createGraphql(options: GraphqlOptions): Graphql {
-  const { services: given, token, bodyBytesMax = BODY_BYTES_MAX } = options;
+  const { services: given, logins, bodyBytesMax = BODY_BYTES_MAX } = options;
   // A query of a client must not keep the database busy indefinitely.
   const services: Services = { ...given, database: { ...given.database, reader: given.database.bounded } };
   const yoga = createConfiguredYoga(options);
@@ -94,11 +95,8 @@ export function createGraphql(options: GraphqlOptions): Graphql {
       response.setHeader("content-security-policy", PAGE_POLICY);
       return page.serve(request, response);
     }
-    const actor = identify(request.headers.authorization, token);
-    if (!actor) {
-      options.noteFailedLogin?.(request, request.headers.authorization);
-      return refuse(request, response, unauthenticated(request, response));
-    }
+    const actor = await logins.identify(request);
+    if (isRejection(actor)) return refuse(request, response, unauthenticated(actor, response));
     const refusal = refusalOf(request, response);
     if (refusal) return refuse(request, response, refusal);
     const body = request.method === "POST" ? await readBody(request, bodyBytesMax) : "";
@@ -178,10 +176,12 @@ function refuse(request: IncomingMessage, response: ServerResponse, { status, me
 
 const SEND_TOKEN = `Send the token as "Authorization: Bearer …". In GraphiQL, enter {"Authorization": "Bearer …"} in the pane "Headers" below the query.`;
 
-function unauthenticated(request: IncomingMessage, response: ServerResponse): RefusedRequest {
-  response.setHeader("www-authenticate", "Bearer");
-  const isMissing = request.headers.authorization === undefined;
-  return { status: 401, message: isMissing ? SEND_TOKEN : `Invalid token. ${SEND_TOKEN}`, code: "UNAUTHENTICATED" };
+function unauthenticated(rejection: Rejection, response: ServerResponse): RefusedRequest {
+  const { status, code } = rejectionStatus(rejection);
+  setRejectionHeaders(response, status);
+  if (status !== 401) return { status, message: rejection.message, code };
+  const message = rejection.rejected === "MISSING" ? SEND_TOKEN : `${rejection.message} ${SEND_TOKEN}`;
+  return { status, message, code };
 }
 
 /** Why a request is refused, judged by its headers and URL; null if it is accepted. */

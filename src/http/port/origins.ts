@@ -10,7 +10,8 @@ import type { Senders } from "./senders.ts";
 export interface OriginOptions {
   /** Origins of other pages that may use the API, as `https://name:port`. */
   readonly origins: readonly string[];
-  readonly token: string | null;
+  /** Whether callers need no credential. */
+  readonly isOpen: boolean;
   readonly senders: Senders;
 }
 
@@ -36,10 +37,10 @@ export function isAllowedOrigin(request: IncomingMessage, { origins, senders }: 
  */
 export function isMeantForUs(
   request: IncomingMessage,
-  { origins, token }: Pick<OriginOptions, "origins" | "token">,
+  { origins, isOpen }: Pick<OriginOptions, "origins" | "isOpen">,
 ): boolean {
   const { host } = request.headers;
-  if (token !== null || host === undefined) return true;
+  if (!isOpen || host === undefined) return true;
   if (!URL.canParse(`http://${host}`)) return false;
   const { hostname } = new URL(`http://${host}`);
   return (

@@ -6,7 +6,9 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { createCallbacks } from "../callback.ts";
-import { identify } from "../../access/access.ts";
+import { isRejection, lackOf } from "../../access/access.ts";
+import type { Rejection } from "../../access/access.ts";
+import type { Authenticator } from "../../access/authenticator.ts";
 import type { TlsFiles } from "../../config/values.ts";
 import type { Log } from "../../log.ts";
 import { createGraphql, GRAPHQL } from "../graphql/graphql.ts";
@@ -16,6 +18,7 @@ import { createPort } from "./certificate.ts";
 import { createFailedLogins } from "./failed-logins.ts";
 import { serveHealth } from "../health.ts";
 import { listen, shownUrl } from "./listen.ts";
+import { createLogins, rejectionStatus, setRejectionHeaders } from "./logins.ts";
 import { allowReading, answerPreflight, hasTwoHosts, isAllowedOrigin, isMeantForUs } from "./origins.ts";
 import type { OriginOptions } from "./origins.ts";
 import { createStaticText } from "../graphql/static-text.ts";
@@ -27,7 +30,8 @@ import { createSenders } from "./senders.ts";
 import { shutDown } from "./shutdown.ts";
 import { createSockets } from "../sockets/sockets.ts";
 
-export interface ServerOptions extends GraphqlOptions {
+export interface ServerOptions extends Omit<GraphqlOptions, "logins"> {
+  readonly authenticator: Pick<Authenticator, "identify" | "isOpen">;
   readonly host: string;
   readonly port: number;
   /** The certificate of the port; HTTP in clear without it. */
@@ -71,20 +75,20 @@ const TAKE_MS = 30_000;
 export async function startServer(given: ServerOptions): Promise<RunningServer> {
   const senders = createSenders(given.proxies ?? []);
   const failedLogins = createFailedLogins(senders, given.log, given.observer);
-  const options = { ...given, noteFailedLogin: failedLogins.note };
-  const { services, token, log, noteFailedLogin } = options;
+  const logins = createLogins(given.authenticator, senders, failedLogins.note);
+  const options = { ...given, logins };
+  const { services, log } = options;
   const readiness = { isReady: true };
   const graphql = createGraphql(options);
   const sockets = createSockets({
     yoga: graphql.yoga,
     services: graphql.services,
-    token,
-    noteFailedLogin,
+    logins,
     log,
     observer: options.observer,
     ...(options.bodyBytesMax !== undefined && { messageBytesMax: options.bodyBytesMax }),
   });
-  const allowed = { origins: options.origins ?? [], token, senders };
+  const allowed = { origins: options.origins ?? [], isOpen: logins.isOpen, senders };
   const route = createRoutes({ options, allowed, graphql, readiness });
   const unanswered = new Set<ServerResponse>();
   const { server, silent } = await createPort(
@@ -148,19 +152,19 @@ function answer(route: Route, request: IncomingMessage, response: ServerResponse
 }
 
 interface Routed {
-  readonly options: ServerOptions;
+  readonly options: ServerOptions & GraphqlOptions;
   readonly allowed: OriginOptions;
   readonly graphql: Graphql;
   readonly readiness: Readiness;
 }
 
 function createRoutes({ options, allowed, graphql, readiness }: Routed): Route {
-  const { services, token, introspection = true, noteFailedLogin } = options;
+  const { services, logins, introspection = true } = options;
   // The replica is ready if the connections that serve requests work.
   const health = {
     database: { reader: services.database.bounded, refusesWrites: services.database.refusesWrites },
     isTakingPart: () => readiness.isReady,
-    metrics: options.scrape && { token, noteFailedLogin, scrape: options.scrape },
+    metrics: options.scrape && { logins, scrape: options.scrape },
   };
   const callbacks = createCallbacks(services.engine, allowed.senders);
   const schema = createStaticText("text/plain; charset=utf-8", () => options.schemaText);
@@ -181,10 +185,10 @@ function createRoutes({ options, allowed, graphql, readiness }: Routed): Route {
       return sendJson(response, 404, { error: `${request.method} ${path} does not exist; the API is at ${GRAPHQL}.` });
     if (path === "/") return void response.writeHead(302, { location: GRAPHQL }).end();
     if (path !== SCHEMA) return sendJson(response, 404, { error: `${path} does not exist; the API is at ${GRAPHQL}.` });
-    if (!identify(request.headers.authorization, token)) {
-      noteFailedLogin?.(request, request.headers.authorization);
-      return refuseUnauthenticated(response);
-    }
+    const actor = await logins.identify(request);
+    if (isRejection(actor)) return refuseUnauthenticated(response, actor);
+    const lack = lackOf(SCHEMA, "READ", actor);
+    if (lack !== null) return sendJson(response, 403, graphqlError(lack, "FORBIDDEN"));
     if (!introspection) return refuseIntrospection(response);
     await schema.serve(request, response);
   };
@@ -195,9 +199,11 @@ function refuseHost(request: IncomingMessage, response: ServerResponse): void {
   sendJson(response, 421, graphqlError(message, "BAD_REQUEST"));
 }
 
-function refuseUnauthenticated(response: ServerResponse): void {
-  response.setHeader("www-authenticate", "Bearer");
-  sendJson(response, 401, graphqlError("Send the token as `Authorization: Bearer …`.", "UNAUTHENTICATED"));
+function refuseUnauthenticated(response: ServerResponse, rejection: Rejection): void {
+  const { status, code } = rejectionStatus(rejection);
+  setRejectionHeaders(response, status);
+  const remedy = status === 401 ? " Send it as `Authorization: Bearer …`." : "";
+  sendJson(response, status, graphqlError(`${rejection.message}${remedy}`, code));
 }
 
 function refuseIntrospection(response: ServerResponse): void {

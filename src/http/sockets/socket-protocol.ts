@@ -9,7 +9,7 @@ import type { ExecutionArgs, ExecutionResult, FormattedExecutionResult, GraphQLF
 import { isAsyncIterable } from "graphql-yoga";
 import { CloseCode, makeServer } from "graphql-ws";
 import type { ServerOptions, SubscribePayload } from "graphql-ws";
-import { identify } from "../../access/access.ts";
+import { isRejection } from "../../access/access.ts";
 import type { Actor } from "../../access/access.ts";
 import { createContext } from "../../graphql/base/context.ts";
 import type { Context, RequestFacts, Services } from "../../graphql/base/context.ts";
@@ -22,7 +22,7 @@ import { markInexact } from "../../runtime/exact-json.ts";
 import { isRecord } from "../../runtime/json-values.ts";
 import { lacksPersistedQuery, persistedQueryNotSupported } from "../graphql/params.ts";
 import { showsCost } from "../graphql/cost-header.ts";
-import type { NoteFailedLogin } from "../port/failed-logins.ts";
+import type { Logins } from "../port/logins.ts";
 import type { Yoga } from "../graphql/graphql.ts";
 import { SentResults } from "../graphql/sent-results.ts";
 
@@ -32,8 +32,9 @@ const INIT_MS = 3_000;
 export const OPERATIONS_MAX = 100;
 
 const FORBIDDEN: number = CloseCode.Forbidden;
+/** Maximum length of a reason, in bytes. */
+const REASON_MAX = 123;
 const SEND_TOKEN = `Send {"authorization": "Bearer TOKEN"} as the payload of connection_init.`;
-const INVALID_TOKEN = `Invalid token. ${SEND_TOKEN}`;
 /** Reasons of closes by code, in place of those of graphql-ws: what to send. At most 123 bytes each. */
 const CLOSE_REASONS: Readonly<Record<number, string>> = {
   [CloseCode.BadRequest]: "Invalid message. Send JSON as graphql-transport-ws says: type, id and payload.query.",
@@ -44,17 +45,17 @@ const CLOSE_REASONS: Readonly<Record<number, string>> = {
   [CloseCode.TooManyInitialisationRequests]: "Send connection_init once.",
 };
 
-/** The reason of a close, for the client. */
-export function closeReason(code: number, reason = "", hasInvalidToken = false): string {
-  if (hasInvalidToken && code === FORBIDDEN) return INVALID_TOKEN;
-  return CLOSE_REASONS[code] ?? reason;
+/** The reason of a close, for the client; `rejection`: why its credential was rejected, if it was. */
+export function closeReason(code: number, reason = "", rejection: string | null = null): string {
+  const told =
+    rejection !== null && code === FORBIDDEN ? `${rejection} ${SEND_TOKEN}` : (CLOSE_REASONS[code] ?? reason);
+  return told.length > REASON_MAX && rejection !== null ? rejection.slice(0, REASON_MAX) : told;
 }
 
 export interface ProtocolParts {
   readonly yoga: Yoga;
   readonly services: Services;
-  readonly token: string | null;
-  readonly noteFailedLogin?: NoteFailedLogin;
+  readonly logins: Logins;
 }
 
 /** The state of a socket. */
@@ -69,8 +70,10 @@ export interface SocketState {
    * message has left for the kernel, or when the socket is closed. A stream pulls its next item only then.
    */
   send(message: string): Promise<void> | undefined;
-  /** Whether its client has sent a token that is not valid. */
-  hasInvalidToken: boolean;
+  /** The caller, as of the beginning of the connection; null until it is known. */
+  actor: Actor | null;
+  /** Why the credential of its client was rejected; null if it was not. */
+  rejection: string | null;
   /** Whether reading is paused until an operation has ended. */
   isFull: boolean;
 }
@@ -84,17 +87,23 @@ type Options = ServerOptions<Record<string, unknown>, SocketState>;
 
 /** `clients` has the authenticated clients that are connected. */
 export function createProtocol(parts: ProtocolParts, clients: Set<Client>) {
-  const onConnect: Options["onConnect"] = (client) => {
-    const isKnown = actorOf(parts, client) !== null;
-    client.extra.hasInvalidToken = !isKnown && authorizationOf(client) !== undefined;
-    if (!isKnown) parts.noteFailedLogin?.(client.extra.request, authorizationOf(client));
-    if (isKnown) clients.add(client);
-    client.extra.operations = client.subscriptions;
-    return isKnown;
+  const onConnect: Options["onConnect"] = async (client) => {
+    const { extra } = client;
+    const found = await parts.logins.identify(extra.request, authorizationOf(client));
+    extra.operations = client.subscriptions;
+    if (isRejection(found)) {
+      extra.rejection = found.rejected === "MISSING" ? null : found.message;
+      return false;
+    }
+    extra.actor = found;
+    clients.add(client);
+    return true;
   };
   const onSubscribe: Options["onSubscribe"] = (client, id, payload) => {
-    const actor = actorOf(parts, client);
-    if (!actor) return [refusal("The token is no longer valid. Connect with the present one.", "UNAUTHENTICATED")];
+    const { actor: begun } = client.extra;
+    const actor = begun && parts.services.access.present(begun);
+    if (!actor || isRejection(actor))
+      return [refusal("The token is no longer valid. Connect with the present one.", "UNAUTHENTICATED")];
     if (Object.keys(client.subscriptions).length > OPERATIONS_MAX)
       return [
         refusal(`A socket has at most ${OPERATIONS_MAX} operations; end one, or open another socket.`, "CAPACITY"),
@@ -141,17 +150,12 @@ function refusal(message: string, code: "UNAUTHENTICATED" | "CAPACITY"): GraphQL
 
 interface Connecting {
   readonly connectionParams?: Readonly<Record<string, unknown>>;
-  readonly extra: SocketState;
 }
 
-/** The caller behind the parameters of a connection, or behind the header of its request. */
-function actorOf({ token }: ProtocolParts, client: Connecting): Actor | null {
-  return identify(authorizationOf(client), token);
-}
-
-function authorizationOf({ connectionParams, extra }: Connecting): string | undefined {
+/** The credential in the parameters of a connection; undefined: that of its request, if any. */
+function authorizationOf({ connectionParams }: Connecting): string | undefined {
   const given = connectionParams?.["authorization"] ?? connectionParams?.["Authorization"];
-  return typeof given === "string" ? given : extra.request.headers.authorization;
+  return typeof given === "string" ? given : undefined;
 }
 
 /**

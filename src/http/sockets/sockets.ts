@@ -102,7 +102,8 @@ class OpenSocket implements SocketState {
   readonly budget = createEventBudget();
   operations: SocketState["operations"] = {};
   isFull = false;
-  hasInvalidToken = false;
+  actor: SocketState["actor"] = null;
+  rejection: string | null = null;
   readonly #socket: WebSocket;
   readonly #cork: Cork;
 
@@ -138,7 +139,7 @@ function serveSocket({ protocol, log, observer, pingMs }: SocketParts, socket: W
       protocol: socket.protocol,
       send: (message) => state.send(message),
       close: (code = CloseCode.InternalServerError, reason) =>
-        socket.close(code, closeReason(code, reason, state.hasInvalidToken)),
+        socket.close(code, closeReason(code, reason, state.rejection)),
       onMessage: (take) => receive(socket, state, (text) => takeMessage(socket, text, take, log)),
     },
     state,

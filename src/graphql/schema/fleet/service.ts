@@ -2,6 +2,7 @@
 import { builder, needs } from "../../base/builder.ts";
 import { NODES_PAGE_MAX, PAGE_MAX, TRANSITIONS_PAGE_MAX } from "../../base/connection.ts";
 import type { Context } from "../../base/context.ts";
+import { ScopeEnum } from "../access/roles.ts";
 
 const ServiceInfoRef = builder.objectRef<object>("ServiceInfo").implement({
   description: "Version and limits of the service.",
@@ -38,7 +39,27 @@ const ActorRef = builder.objectRef<Context["actor"]>("Actor").implement({
   description: "Person or machine that calls the API.",
   fields: (t) => ({
     subject: t.exposeString("subject", {
-      description: "Stable name of the credential's owner; `anonymous` if no token is configured.",
+      description:
+        "Stable name of the credential's owner: `account:<name>`; `token` for the configured token; `anonymous` if none is configured.",
+    }),
+    displayName: t.exposeString("displayName", {
+      nullable: true,
+      description: "Name for people; null if there is none.",
+    }),
+    groups: t.stringList({
+      description: "Principals besides the subject whose roles the caller has.",
+      resolve: ({ groups }) => [...groups],
+    }),
+    roles: t.stringList({ description: "Names of the caller's roles, sorted.", resolve: ({ roles }) => [...roles] }),
+    scope: t.expose("scope", {
+      type: ScopeEnum,
+      nullable: true,
+      description: "What the caller may do with this credential; null for nothing.",
+    }),
+    expiresAt: t.expose("expiresAt", {
+      type: "DateTime",
+      nullable: true,
+      description: "When the credential, or the first of the caller's roles, expires; null if neither does.",
     }),
     project: t.exposeString("project", { description: "Project of the caller." }),
   }),
@@ -47,7 +68,7 @@ const ActorRef = builder.objectRef<Context["actor"]>("Actor").implement({
 builder.queryField("service", (t) =>
   t.field({
     type: ServiceInfoRef,
-    ...needs("READ"),
+    ...needs(null),
     description: "Version and limits of the service.",
     resolve: () => ({}),
   }),
@@ -55,7 +76,7 @@ builder.queryField("service", (t) =>
 builder.queryField("viewer", (t) =>
   t.field({
     type: ActorRef,
-    ...needs("READ"),
+    ...needs(null),
     description: "Caller of this request.",
     resolve: (_root, _args, { actor }) => actor,
   }),

@@ -1,11 +1,12 @@
 /** The site's policy. */
 import type { SiteEdited } from "../../../engine/inventory/site.ts";
-import type { LimitedPhase, SitePolicy, StepPolicy } from "../../../store/records.ts";
+import type { LimitedPhase, SitePolicy, StepPolicy, StepScope } from "../../../store/records.ts";
 import { readSite } from "../../../store/site.ts";
 import type { SiteRow } from "../../../store/site.ts";
 import { builder, given, needs } from "../../base/builder.ts";
 import { addMutation } from "../../base/mutation.ts";
 import { payloadType, refusalFields } from "../../base/payload.ts";
+import { ScopeEnum } from "../access/roles.ts";
 import { FailurePolicyEnum, PhaseEnum, PowerOnFailureEnum, UnerasedDisksEnum } from "../../base/enums.ts";
 
 const PhaseLimitRef = builder
@@ -43,6 +44,14 @@ const StepPolicyRef = builder.objectRef<StepPolicy>("StepPolicy").implement({
         "Whether the step is forbidden: it never runs, not even if requested by name. Null if the policy does not say.",
       resolve: ({ forbidden }) => forbidden ?? null,
     }),
+  }),
+});
+
+const StepScopeRef = builder.objectRef<StepScope>("StepScope").implement({
+  description: "Scope that callers need for one step.",
+  fields: (t) => ({
+    step: t.exposeString("step", { description: "Step as `interface.name`, such as `clean.erase_disks`." }),
+    scope: t.expose("scope", { type: ScopeEnum, description: "Scope that a caller needs." }),
   }),
 });
 
@@ -98,6 +107,12 @@ const SiteRef = builder.objectRef<SiteRow>("Site").implement({
       description: "Policies for single steps.",
       resolve: ({ policy }) => [...(policy.steps ?? [])],
     }),
+    stepScopes: t.field({
+      type: [StepScopeRef],
+      description:
+        "Scopes that callers need for single steps, chosen in a request or from a runbook. Other chosen steps need MANAGE; other steps of a runbook need OPERATE.",
+      resolve: ({ policy }) => [...(policy.stepScopes ?? [])],
+    }),
     revision: t.exposeInt("revision", {
       description: "Increases with every change. Send it as `ifRevision` to detect concurrent changes.",
     }),
@@ -150,8 +165,19 @@ const StepPolicyInput = builder.inputType("StepPolicyInput", {
   }),
 });
 
+const StepScopeInput = builder.inputType("StepScopeInput", {
+  description: "Scope that callers need for one step.",
+  fields: (t) => ({
+    step: t.string({
+      required: true,
+      description: "Step as `interface.name`, such as `clean.erase_disks`; a loaded driver must provide it.",
+    }),
+    scope: t.field({ type: ScopeEnum, required: true, description: "Scope that a caller needs: MANAGE or ADMIN." }),
+  }),
+});
+
 addMutation("updateSite", {
-  scope: "MANAGE",
+  scope: "ADMIN",
   description: "Change the site's policy.",
   input: builder.inputType("UpdateSiteInput", {
     description:
@@ -191,6 +217,11 @@ addMutation("updateSite", {
       unerasedDisks: t.field({
         type: UnerasedDisksEnum,
         description: "Whether an erasure that is not proven for every disk succeeds; null restores the default, FAIL.",
+      }),
+      stepScopes: t.field({
+        type: [StepScopeInput],
+        description:
+          "Scopes that callers need for single steps, chosen in a request or from a runbook; replaces the present ones.",
       }),
       steps: t.field({ type: [StepPolicyInput], description: "Policies for single steps; replaces the present ones." }),
     }),

@@ -1,6 +1,7 @@
 /** Actions: what a person can request for nodes and their work, each with its mutation. */
 import { NODE_VERBS, OPERATION_KINDS } from "../../../lifecycle/verbs.ts";
 import type { NodeVerb } from "../../../lifecycle/verbs.ts";
+import type { Scope } from "../../../lifecycle/scopes.ts";
 import { builder, enumValues } from "../../base/builder.ts";
 
 /** Actions on the work of nodes, and on nodes without work. */
@@ -31,6 +32,13 @@ export type NodeAction = NodeVerb | OtherAction;
 export type Action = NodeAction | keyof typeof FURTHER_ACTIONS;
 
 export const NODE_ACTION_NAMES = [...NODE_VERBS, ...Object.keys(OTHER_ACTIONS)] as readonly NodeAction[];
+
+const MANAGED: readonly Action[] = ["PROTECT", "UNPROTECT", "DELETE"];
+
+/** The scope that an action needs. */
+export function scopeOfAction(action: Action): Scope {
+  return MANAGED.includes(action) ? "MANAGE" : "OPERATE";
+}
 
 export function isVerb(action: Action): action is NodeVerb {
   return action in OPERATION_KINDS;

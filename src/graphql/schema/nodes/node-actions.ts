@@ -2,6 +2,7 @@
  * `Node.actions`: for each action, whether it would be accepted for a node now. The decisions are those of the
  * mutations; the rows that they need are read for all nodes of a list together, and only for the actions asked for.
  */
+import { lackOf } from "../../../access/access.ts";
 import { ERROR_REMEDY } from "../../../errors.ts";
 import type { Refusal } from "../../../errors.ts";
 import {
@@ -23,7 +24,7 @@ import { builder } from "../../base/builder.ts";
 import type { Context } from "../../base/context.ts";
 import { AbortEffectEnum, ErrorCodeEnum, PowerActionEnum } from "../../base/enums.ts";
 import { NodeRef } from "../../base/refs.ts";
-import { NODE_ACTION_NAMES, NodeActionEnum, isVerb, mutationOf } from "./actions.ts";
+import { NODE_ACTION_NAMES, NodeActionEnum, isVerb, mutationOf, scopeOfAction } from "./actions.ts";
 import type { NodeAction, OtherAction } from "./actions.ts";
 import { busyWith, factsAbout, verdictsOf } from "./node-verbs.ts";
 
@@ -96,7 +97,9 @@ export async function actionVerdicts(
   const subject = { node, run: await context.load.currentRun.load(node.id) };
   const verbs = actions.filter(isVerb);
   const [judged, ...others] = await Promise.all([
-    verbs.length === 0 ? [] : factsAbout(node, subject.run, context).then((facts) => verdictsOf(facts, verbs)),
+    verbs.length === 0
+      ? []
+      : factsAbout(node, subject.run, context).then((facts) => verdictsOf(facts, verbs, context.actor)),
     ...actions.flatMap((action) => (isVerb(action) ? [] : [otherVerdict(subject, action, context)])),
   ]);
   const ofVerbs = judged.map(({ verb, ...verdict }): ActionVerdict => ({ ...PLAIN, ...verdict, action: verb }));
@@ -105,6 +108,8 @@ export async function actionVerdicts(
 }
 
 async function otherVerdict(subject: Subject, action: OtherAction, context: Context): Promise<ActionVerdict> {
+  const lack = lackOf(`The action ${action}`, scopeOfAction(action), context.actor);
+  if (lack !== null) return { ...PLAIN, action, refusal: { code: "FORBIDDEN", message: lack } };
   if (action !== "ABORT") return { ...PLAIN, action, refusal: await refusalOf(subject, action, context) };
   const { step, attempt } = await stepOf(subject, context);
   const { refusal, effect, afterStep } = decideAbort(targetOf(subject), stepUnderWay(step, attempt), "NOW");

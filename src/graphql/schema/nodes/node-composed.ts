@@ -10,7 +10,7 @@ import { VERDICT_VALUES, verdictsOf } from "./node-verbs.ts";
 type Registry = Context["services"]["registry"];
 
 /** Values are those of the response: enums by their names. */
-export function composersOf(registry: Registry): Readonly<Record<ComposedName, Composer>> {
+export function composersOf(registry: Registry, actor: Context["actor"]): Readonly<Record<ComposedName, Composer>> {
   return {
     drivers(text) {
       const [driver, borrowed, fallbacks] = JSON.parse(text) as DriverFacts;
@@ -21,7 +21,7 @@ export function composersOf(registry: Registry): Readonly<Record<ComposedName, C
       }));
     },
     verbs: (text, name) =>
-      verdictsOf(nodeFacts(JSON.parse(text) as VerbFacts, name, registry), NODE_VERBS).map((verdict) =>
+      verdictsOf(nodeFacts(JSON.parse(text) as VerbFacts, name, registry), NODE_VERBS, actor).map((verdict) =>
         Object.fromEntries(Object.entries(VERDICT_VALUES).map(([field, valueOf]) => [field, valueOf(verdict)])),
       ),
   };

@@ -60,7 +60,7 @@ export const NODES_AS_TEXT = { asText: LISTED_NODE_FIELDS };
 /** A list of nodes; as JSON text from the database if `asked` covers the whole selection. */
 export async function nodeList(
   args: NodeListArgs,
-  { services, load }: Context,
+  { services, actor, load }: Context,
   asked: ListPlan | undefined,
   clusterId?: string,
 ): Promise<Connection<NodeRow>> {
@@ -83,7 +83,7 @@ export async function nodeList(
     asked.totalCount ? countNodes(reader, filter) : 0,
     asked.asOf ? load.asOf.load("now") : "",
   ]);
-  const composers = composersOf(services.registry);
+  const composers = composersOf(services.registry, actor);
   const items = page && composeTexts(page.items, asked.composed, (field) => composers[composedName(field)]);
   return listText(asked, page && { ...page, items: items ?? [] }, { totalCount, asOf });
 }

@@ -1,4 +1,6 @@
 /** `Node.verbs`: for each verb, whether it would be accepted for a node now. */
+import { lackOf } from "../../../access/access.ts";
+import type { Actor } from "../../../access/access.ts";
 import type { ErrorCode } from "../../../errors.ts";
 import { factsOf } from "../../../engine/views.ts";
 import { judge } from "../../../lifecycle/admission.ts";
@@ -73,7 +75,14 @@ export async function factsAbout(node: NodeRow, run: RunRow | null, context: Con
   return factsOf(node, context.services.registry.compose(node), await busyWith(run, context));
 }
 
-export function verdictsOf<Verb extends OperationKind>(facts: NodeFacts, verbs: readonly Verb[]): VerbVerdict<Verb>[] {
+/** `actor`: the caller, who may lack the scope. */
+export function verdictsOf<Verb extends OperationKind>(
+  facts: NodeFacts,
+  verbs: readonly Verb[],
+  actor: Actor,
+): VerbVerdict<Verb>[] {
+  const lack = lackOf("Every verb", "OPERATE", actor);
+  const forbidden = lack === null ? null : ({ code: "FORBIDDEN", message: lack } as const);
   const asked = verbs.flatMap((verb) =>
     (verb === "POWER" ? (Object.keys(POWER_CHANGES) as PowerChange[]) : [null]).map((powerAction) => ({
       verb,
@@ -82,7 +91,7 @@ export function verdictsOf<Verb extends OperationKind>(facts: NodeFacts, verbs: 
   );
   return asked.map(({ verb, powerAction }) => {
     const verdict = judge(facts, { verb, options: powerAction === null ? {} : { powerAction }, force: false });
-    return { verb, powerAction, refusal: verdict.admitted ? null : verdict.refusal };
+    return { verb, powerAction, refusal: forbidden ?? (verdict.admitted ? null : verdict.refusal) };
   });
 }
 
@@ -92,6 +101,10 @@ builder.objectField(NodeRef, "verbs", (t) =>
     description:
       "Every verb with the result of checking whether it would be accepted now. `actions` also has abort, stop, restart and others.",
     resolve: async (node, _args, context) =>
-      verdictsOf(await factsAbout(node, await context.load.currentRun.load(node.id), context), NODE_VERBS),
+      verdictsOf(
+        await factsAbout(node, await context.load.currentRun.load(node.id), context),
+        NODE_VERBS,
+        context.actor,
+      ),
   }),
 );

@@ -1,0 +1,147 @@
+/**
+ * Finds the caller of a request: by the configured token, or by an API token. Without a configured token the service
+ * listens on loopback only, and a caller without a credential may do everything. A credential that is sent decides: an
+ * invalid one is never taken for none.
+ */
+import { createHash, timingSafeEqual } from "node:crypto";
+import { LruMap } from "../runtime/lru-map.ts";
+import { createTokenBucket } from "../runtime/token-bucket.ts";
+import type { TokenBucket } from "../runtime/token-bucket.ts";
+import type { KnownToken } from "../store/access/tokens.ts";
+import { ANONYMOUS, CONFIGURED, actorOf, isRejection } from "./access.ts";
+import type { Actor, Identity, Rejection } from "./access.ts";
+import { isSecretOf, readApiToken } from "../runtime/api-token.ts";
+import type { Directory } from "./directory.ts";
+
+/** Failed logins a second and address; further ones are not looked up. */
+const FAILURES_MAX = 20;
+/** Addresses with a count of their own. */
+const ADDRESSES_MAX = 10_000;
+
+/** What a request brings to identify its caller. */
+export interface Presented {
+  readonly authorization: string | undefined;
+  /** Address of the sender. */
+  readonly address: string;
+  /** Whether it has more than one header `Authorization`. */
+  readonly isAmbiguous?: boolean;
+}
+
+export interface AuthenticatorOptions {
+  readonly directory: Directory;
+  /** The configured token; null if there is none. */
+  readonly token: string | null;
+}
+
+export class Authenticator {
+  readonly #directory: Directory;
+  readonly #token: string | null;
+  readonly #failures = new LruMap<string, TokenBucket>(ADDRESSES_MAX);
+
+  constructor({ directory, token }: AuthenticatorOptions) {
+    this.#directory = directory;
+    this.#token = token;
+  }
+
+  /** Whether callers need no credential. */
+  get isOpen(): boolean {
+    return this.#token === null;
+  }
+
+  /** The caller of a request. */
+  async identify(presented: Presented): Promise<Actor | Rejection> {
+    const found = await this.#identityOf(presented);
+    if (isRejection(found)) return found;
+    return this.#actorOf(found);
+  }
+
+  /** The caller as of rules that are at least as new as this call. */
+  async confirm({ identity }: Actor): Promise<Actor | Rejection> {
+    await this.#directory.refresh();
+    return this.#presentOf(identity);
+  }
+
+  /** The caller as of the rules that are known. */
+  present({ identity }: Actor): Actor | Rejection {
+    return this.#presentOf(identity);
+  }
+
+  /** Calls the listener after each change of the rules; returns a function that ends this. */
+  onChange(listener: () => void): () => void {
+    return this.#directory.onChange(listener);
+  }
+
+  /** Resolves when this process knows all changes that were committed before the call. */
+  refresh(): Promise<void> {
+    return this.#directory.refresh();
+  }
+
+  async #identityOf({ authorization, address, isAmbiguous = false }: Presented): Promise<Identity | Rejection> {
+    if (isAmbiguous) return { rejected: "AMBIGUOUS", message: "Send one Authorization header, not several." };
+    const [isBearer, credential = ""] = /^Bearer(?: (.*))?$/i.exec(authorization ?? "Bearer") ?? [];
+    if (isBearer === undefined) return this.#failed(address);
+    if (credential === "") return this.isOpen ? ANONYMOUS : { rejected: "MISSING", message: "The token is missing." };
+    if (this.#token !== null && isSame(credential, this.#token)) return CONFIGURED;
+    return this.#ofApiToken(credential, address);
+  }
+
+  async #ofApiToken(text: string, address: string): Promise<Identity | Rejection> {
+    const given = readApiToken(text);
+    if (!given) return this.#failed(address);
+    const known = this.#directory.token(given.id);
+    if (!known && !this.#mayFail(address)) return tooMany();
+    const token = known ?? (await this.#directory.lookUp(given.id));
+    if (!token || !isSecretOf(given.secret, token.hash)) return this.#failed(address);
+    const identity = this.#identityOfToken(token);
+    if (!isRejection(identity)) this.#directory.noteUse(token.id);
+    return identity;
+  }
+
+  #identityOfToken(token: KnownToken): Identity | Rejection {
+    const { id, account, accountId, role, expiresAt, revokedAt } = token;
+    const ended = (message: string): Rejection => ({ rejected: "ENDED", message });
+    if (revokedAt) return ended(`The token was revoked at ${revokedAt.toISOString()}.`);
+    if (expiresAt <= new Date()) return ended(`The token expired at ${expiresAt.toISOString()}.`);
+    if (!this.#directory.isEnabled(accountId)) return ended(`The account ${account} of the token is disabled.`);
+    const displayName = this.#directory.displayNameOf(accountId);
+    const subject = `account:${account}`;
+    return { kind: "API_TOKEN", id, subject, displayName, groups: [], ceiling: role, expiresAt };
+  }
+
+  #presentOf(identity: Identity): Actor | Rejection {
+    if (identity.kind !== "API_TOKEN") return this.#actorOf(identity);
+    const token = this.#directory.token(identity.id);
+    const present = token ? this.#identityOfToken(token) : UNKNOWN;
+    return isRejection(present) ? present : this.#actorOf(present);
+  }
+
+  #actorOf(identity: Identity): Actor {
+    return actorOf(identity, this.#directory.rules, new Date());
+  }
+
+  #failed(address: string): Rejection {
+    return this.#mayFail(address) ? UNKNOWN : tooMany();
+  }
+
+  /** Whether the address may fail once more in this second. */
+  #mayFail(address: string): boolean {
+    const bucket = this.#failures.get(address) ?? createTokenBucket(FAILURES_MAX, FAILURES_MAX);
+    this.#failures.set(address, bucket);
+    return bucket.take();
+  }
+}
+
+const UNKNOWN: Rejection = { rejected: "INVALID", message: "Invalid token." };
+
+function tooMany(): Rejection {
+  return {
+    rejected: "TOO_MANY",
+    message: `More than ${FAILURES_MAX} requests a second of this address had no valid token. Correct the token, then try again in a second.`,
+  };
+}
+
+/** Compares in constant time, so that the duration does not reveal the common prefix. */
+function isSame(a: string, b: string): boolean {
+  const digest = (text: string) => createHash("sha256").update(text).digest();
+  return timingSafeEqual(digest(a), digest(b));
+}

@@ -1,0 +1,137 @@
+/**
+ * The rules of access, as a process knows them: roles, grants, accounts, and the tokens that can be used. They are read
+ * as of an access version. A process looks once a second whether there is a newer one; a mutation looks before it
+ * begins, so it never acts on old rules.
+ */
+import type { AccessRules } from "../lifecycle/scopes.ts";
+import { startPeriodic } from "../runtime/periodic.ts";
+import { allAccounts } from "../store/access/accounts.ts";
+import type { AccountRow } from "../store/access/accounts.ts";
+import { allGrants, allRoles } from "../store/access/grants.ts";
+import { liveTokens, noteTokenUse, tokenById, tokensSince } from "../store/access/tokens.ts";
+import type { KnownToken } from "../store/access/tokens.ts";
+import { readAccessVersion } from "../store/access/version.ts";
+import type { Database, Reader } from "../store/postgres/database.ts";
+
+/** Interval of looking for changes, in milliseconds. */
+const LOOK_MS = 1_000;
+
+export interface DirectoryOptions {
+  readonly reader: Reader;
+  readonly transaction: Database["transaction"];
+  /** Principals that are always administrators. */
+  readonly admins: readonly string[];
+  readonly onFailure: (error: unknown) => void;
+}
+
+export class Directory implements Disposable {
+  readonly #options: DirectoryOptions;
+  readonly #listeners = new Set<() => void>();
+  readonly #used = new Set<string>();
+  #version = -1;
+  #rules: AccessRules = { scopeOf: new Map(), grantsOf: new Map(), admins: new Set() };
+  #accounts: ReadonlyMap<string, AccountRow> = new Map();
+  #tokens = new Map<string, KnownToken>();
+  #reading: Promise<void> | null = null;
+  #next: Promise<void> | null = null;
+  #periodic: { stop(): void } | undefined;
+
+  private constructor(options: DirectoryOptions) {
+    this.#options = options;
+  }
+
+  /** Reads the rules, and keeps them up to date until it is disposed of. */
+  static async open(options: DirectoryOptions): Promise<Directory> {
+    const directory = new Directory(options);
+    await directory.refresh();
+    directory.#periodic = startPeriodic(LOOK_MS, () => directory.#look(), options.onFailure);
+    return directory;
+  }
+
+  [Symbol.dispose](): void {
+    this.#periodic?.stop();
+  }
+
+  get rules(): AccessRules {
+    return this.#rules;
+  }
+
+  /** Whether the account exists and is not disabled. */
+  isEnabled(accountId: string): boolean {
+    return this.#accounts.get(accountId)?.disabledAt === null;
+  }
+
+  displayNameOf(accountId: string): string | null {
+    return this.#accounts.get(accountId)?.displayName ?? null;
+  }
+
+  /** A token that can be used, or was when it was last changed. */
+  token(id: string): KnownToken | undefined {
+    return this.#tokens.get(id);
+  }
+
+  /** A token that is not known: one that has ended, or was created a moment ago. */
+  async lookUp(id: string): Promise<KnownToken | undefined> {
+    return tokenById(this.#options.reader, id);
+  }
+
+  /** Notes that a token was used. */
+  noteUse(id: string): void {
+    this.#used.add(id);
+  }
+
+  /** Calls the listener after each change of the rules; returns a function that ends this. */
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  /** Resolves when the rules are at least as new as this call. Calls that come together share one reading. */
+  refresh(): Promise<void> {
+    if (this.#reading) {
+      // A reading that has begun may have missed what was committed since.
+      this.#next ??= this.#reading
+        .catch(() => {})
+        .then(() => {
+          this.#next = null;
+          return this.refresh();
+        });
+      return this.#next;
+    }
+    this.#reading = this.#read().finally(() => {
+      this.#reading = null;
+    });
+    return this.#reading;
+  }
+
+  async #read(): Promise<void> {
+    const { reader } = this.#options;
+    const version = await readAccessVersion(reader);
+    if (version === this.#version) return;
+    const isFirst = this.#version === -1;
+    const [roles, grants, accounts, tokens] = await Promise.all([
+      allRoles(reader),
+      allGrants(reader),
+      allAccounts(reader),
+      isFirst ? liveTokens(reader) : tokensSince(reader, this.#version),
+    ]);
+    this.#rules = {
+      scopeOf: new Map(roles.map(({ name, scope }) => [name, scope])),
+      grantsOf: Map.groupBy(grants, ({ principal }) => principal),
+      admins: new Set(this.#options.admins),
+    };
+    this.#accounts = new Map(accounts.map((account) => [account.id, account]));
+    for (const token of tokens) this.#tokens.set(token.id, token);
+    this.#version = version;
+    for (const listener of this.#listeners) listener();
+  }
+
+  async #look(): Promise<void> {
+    await this.refresh();
+    const now = new Date();
+    for (const [id, { expiresAt }] of this.#tokens) if (expiresAt <= now) this.#tokens.delete(id);
+    const used = [...this.#used];
+    this.#used.clear();
+    if (used.length > 0) await this.#options.transaction((tx) => noteTokenUse(tx, used));
+  }
+}

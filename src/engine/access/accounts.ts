@@ -1,0 +1,84 @@
+/** Accounts: programs, and persons of a site without an issuer. */
+import { randomUUID } from "node:crypto";
+import { RefusalError } from "../../errors.ts";
+import type { Refusal } from "../../errors.ts";
+import { accountByName, insertAccount, updateAccountRow } from "../../store/access/accounts.ts";
+import type { AccountRow } from "../../store/access/accounts.ts";
+import type { Reader } from "../../store/postgres/database.ts";
+import { answerEdit, requireNone } from "../input/edits.ts";
+import { nameFlaw } from "../input/name-rules.ts";
+import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
+import type { Caller } from "../transaction.ts";
+import { changeAccess } from "./change-access.ts";
+import type { AccessContext } from "./change-access.ts";
+
+export type AccountEdited = { readonly accountId: string | null; readonly refusals: readonly Refusal[] };
+
+const refused = (refusals: readonly Refusal[]): AccountEdited => ({ accountId: null, refusals });
+
+export async function createAccount(
+  context: AccessContext,
+  caller: Caller,
+  { name, displayName = null }: { readonly name: string; readonly displayName?: string | null | undefined },
+): Promise<AccountEdited> {
+  const create = async () => {
+    requireNone([...nameFlaw(name, ["input", "name"]), ...displayNameFlaws(displayName)]);
+    const accountId = randomUUID();
+    await changeAccess(context, ({ tx }) =>
+      insertAccount(tx, { id: accountId, name, displayName, createdBy: caller.actor }),
+    );
+    return { accountId, refusals: [] };
+  };
+  const existing = () => context.transact(({ tx }) => accountByName(tx, name));
+  return answerEdit<AccountEdited>(create, refused, { constraint: "accounts_name", what: "Account", existing });
+}
+
+/** A change of an account. An absent member stays. */
+export interface AccountChange {
+  /** Null removes it. */
+  readonly displayName?: string | null | undefined;
+  readonly disabled?: boolean | undefined;
+}
+
+export async function updateAccount(
+  context: AccessContext,
+  _caller: Caller,
+  name: string,
+  { displayName, disabled }: AccountChange,
+): Promise<AccountEdited> {
+  const update = async () => {
+    requireNone(displayNameFlaws(displayName));
+    return changeAccess(context, async ({ tx }) => {
+      const account = await knownAccount(tx, name);
+      await updateAccountRow(tx, account.id, {
+        ...(displayName !== undefined && { displayName }),
+        ...(disabled !== undefined && { disabledAt: disabled ? (account.disabledAt ?? new Date()) : null }),
+      });
+      return { accountId: account.id, refusals: [] };
+    });
+  };
+  return answerEdit<AccountEdited>(update, refused);
+}
+
+/** The account; throws a refusal if there is none of this name. */
+export async function knownAccount(
+  reader: Reader,
+  name: string,
+  path: readonly string[] = ["input", "account"],
+): Promise<AccountRow> {
+  const account = await accountByName(reader, name);
+  if (!account)
+    throw new RefusalError([
+      {
+        code: "NOT_FOUND",
+        message: `There is no account ${name}. Create it with createAccount.`,
+        missing: [name],
+        path,
+      },
+    ]);
+  return account;
+}
+
+function displayNameFlaws(displayName: string | null | undefined): Refusal[] {
+  return textFlaws("displayName", displayName, DESCRIPTION_LENGTH_MAX);
+}

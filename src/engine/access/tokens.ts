@@ -1,0 +1,109 @@
+/** Tokens of accounts. Their secret leaves the service once, when they are created. */
+import { invalidInput, RefusalError } from "../../errors.ts";
+import type { Refusal } from "../../errors.ts";
+import { createApiToken } from "../../runtime/api-token.ts";
+import { rolesByNames } from "../../store/access/grants.ts";
+import { insertToken, revokeTokenRows, tokensByIds } from "../../store/access/tokens.ts";
+import type { TokenRow } from "../../store/access/tokens.ts";
+import { answerEdit, requireNone } from "../input/edits.ts";
+import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
+import type { Caller } from "../transaction.ts";
+import { knownAccount } from "./accounts.ts";
+import { changeAccess } from "./change-access.ts";
+import type { AccessContext } from "./change-access.ts";
+import { unknownRoles } from "./roles.ts";
+
+const DAYS_MAX = 366;
+const DAYS_DEFAULT = 90;
+const DAY_MS = 24 * 60 * 60 * 1_000;
+
+export interface NewToken {
+  readonly account: string;
+  /** The most that the token may do. Default: all that its account may. */
+  readonly role?: string | undefined;
+  readonly description?: string | undefined;
+  /** Default: 90. */
+  readonly expiresInDays?: number | undefined;
+}
+
+export interface TokenCreated {
+  readonly tokenId: string | null;
+  /** The token itself; null if the request was refused. */
+  readonly secret: string | null;
+  readonly refusals: readonly Refusal[];
+}
+
+export async function createToken(
+  context: AccessContext,
+  caller: Caller,
+  { account: name, role, description, expiresInDays = DAYS_DEFAULT }: NewToken,
+): Promise<TokenCreated> {
+  const create = async () => {
+    requireNone([...daysFlaws(expiresInDays), ...textFlaws("description", description, DESCRIPTION_LENGTH_MAX)]);
+    return changeAccess(context, async ({ tx }, version) => {
+      const account = await knownAccount(tx, name);
+      if (account.disabledAt) throw new RefusalError([disabled(account.name)]);
+      const roles = role === undefined ? [] : [role];
+      requireNone(unknownRoles(roles, await rolesByNames(tx, roles), () => ["input", "role"]));
+      const { text, id, hash } = createApiToken();
+      await insertToken(tx, {
+        id,
+        accountId: account.id,
+        hash,
+        role: role ?? null,
+        description: description ?? null,
+        createdBy: caller.actor,
+        expiresAt: new Date(Date.now() + expiresInDays * DAY_MS),
+        version,
+      });
+      return { tokenId: id, secret: text, refusals: [] };
+    });
+  };
+  return answerEdit<TokenCreated>(create, (refusals) => ({ tokenId: null, secret: null, refusals }));
+}
+
+/** Tokens by their ids, or all of an account. */
+export type TokenChoice = { readonly ids: readonly string[] } | { readonly account: string };
+
+export type TokensRevoked = { readonly tokenIds: readonly string[]; readonly refusals: readonly Refusal[] };
+
+/** Revokes tokens. Those that were revoked before stay as they are. */
+export async function revokeTokens(
+  context: AccessContext,
+  caller: Caller,
+  choice: TokenChoice,
+): Promise<TokensRevoked> {
+  const revoke = async () =>
+    changeAccess(context, async ({ tx }, version) => {
+      const which = "ids" in choice ? choice : { accountId: (await knownAccount(tx, choice.account)).id };
+      if ("ids" in choice) requireNone(unknownTokens(choice.ids, await tokensByIds(tx, choice.ids)));
+      const rows = await revokeTokenRows(tx, which, { revokedBy: caller.actor, version });
+      return { tokenIds: rows.map(({ id }) => id), refusals: [] };
+    });
+  return answerEdit<TokensRevoked>(revoke, (refusals) => ({ tokenIds: [], refusals }));
+}
+
+function daysFlaws(days: number): Refusal[] {
+  if (Number.isInteger(days) && days >= 1 && days <= DAYS_MAX) return [];
+  const message = `Invalid expiresInDays: use a whole number of days, 1 to ${DAYS_MAX}. Without it a token expires after ${DAYS_DEFAULT}.`;
+  return [invalidInput(message, ["input", "expiresInDays"])];
+}
+
+function disabled(account: string): Refusal {
+  const message = `Account ${account} is disabled. Enable it with updateAccount.`;
+  return { code: "INVALID_STATE", message, path: ["input", "account"] };
+}
+
+function unknownTokens(ids: readonly string[], rows: readonly TokenRow[]): Refusal[] {
+  const known = new Set(rows.map(({ id }) => id));
+  const missing = ids.filter((id) => !known.has(id));
+  if (missing.length === 0) return [];
+  return [
+    {
+      code: "NOT_FOUND",
+      message: `There is no token ${missing.join(", ")}. The query \`accounts\` lists tokens with their ids.`,
+      missing,
+      path: ["input", "ids"],
+    },
+  ];
+}

@@ -1,0 +1,57 @@
+/** The caller of a request, by any of the ways in: the API over HTTP and WebSocket, metrics, the schema as text. */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Actor, Rejection } from "../../access/access.ts";
+import { isRejection } from "../../access/access.ts";
+import type { Authenticator } from "../../access/authenticator.ts";
+import type { RequestErrorCode } from "../../errors.ts";
+import type { NoteFailedLogin } from "./failed-logins.ts";
+import type { Senders } from "./senders.ts";
+
+export interface Logins {
+  /** Whether callers need no credential. */
+  readonly isOpen: boolean;
+  /** The caller of a request; a failure is noted. `authorization`: in place of the header, that of a connection. */
+  identify(request: IncomingMessage, authorization?: string): Promise<Actor | Rejection>;
+}
+
+export function createLogins(
+  authenticator: Pick<Authenticator, "identify" | "isOpen">,
+  senders: Pick<Senders, "addressOf">,
+  noteFailure: NoteFailedLogin,
+): Logins {
+  return {
+    isOpen: authenticator.isOpen,
+    async identify(request, authorization = request.headers.authorization) {
+      const found = await authenticator.identify({
+        authorization,
+        address: senders.addressOf(request),
+        isAmbiguous: hasTwoCredentials(request),
+      });
+      if (isRejection(found)) noteFailure(request, authorization);
+      return found;
+    },
+  };
+}
+
+/** A rejected request as its status and its error. */
+export function rejectionStatus({ rejected }: Rejection): { readonly status: number; readonly code: RequestErrorCode } {
+  switch (rejected) {
+    case "AMBIGUOUS":
+      return { status: 400, code: "BAD_REQUEST" };
+    case "TOO_MANY":
+      return { status: 429, code: "RATE_LIMITED" };
+    default:
+      return { status: 401, code: "UNAUTHENTICATED" };
+  }
+}
+
+/** Sets the headers that tell a client how to log in, or when to try again. */
+export function setRejectionHeaders(response: ServerResponse, status: number): void {
+  if (status === 401) response.setHeader("www-authenticate", "Bearer");
+  if (status === 429) response.setHeader("retry-after", "1");
+}
+
+/** Node would pass on the first of several headers. */
+function hasTwoCredentials({ rawHeaders }: IncomingMessage): boolean {
+  return rawHeaders.filter((name, index) => index % 2 === 0 && name.toLowerCase() === "authorization").length > 1;
+}

@@ -1,0 +1,66 @@
+/** Roles, and their grants to principals. */
+import { and, asc, eq, inArray, isNull, sql } from "drizzle-orm";
+import type { Scope } from "../../lifecycle/scopes.ts";
+import type { Reader, Tx } from "../postgres/database.ts";
+import { accounts, grants, roles } from "../tables.ts";
+
+export type RoleRow = typeof roles.$inferSelect;
+export type GrantRow = typeof grants.$inferSelect;
+
+/** All roles, by name. */
+export async function allRoles(reader: Reader): Promise<RoleRow[]> {
+  return reader.select().from(roles).orderBy(asc(roles.name));
+}
+
+/** All grants, by principal and role; those that have expired too. */
+export async function allGrants(reader: Reader): Promise<GrantRow[]> {
+  return reader.select().from(grants).orderBy(asc(grants.principal), asc(grants.role));
+}
+
+export async function rolesByNames(reader: Reader, names: readonly string[]): Promise<RoleRow[]> {
+  return names.length === 0
+    ? []
+    : reader
+        .select()
+        .from(roles)
+        .where(inArray(roles.name, [...names]));
+}
+
+/** Stores a role; its grants and tokens follow it. */
+export async function putRoleRow(
+  tx: Tx,
+  row: { readonly name: string; readonly scope: Scope; readonly description: string | null },
+): Promise<void> {
+  await tx.insert(roles).values(row).onConflictDoUpdate({ target: roles.name, set: row });
+}
+
+export async function deleteRoleRow(tx: Tx, name: string): Promise<void> {
+  await tx.delete(roles).where(eq(roles.name, name));
+}
+
+/** Replaces the grants of a principal. */
+export async function replaceGrants(
+  tx: Tx,
+  principal: string,
+  next: readonly Pick<GrantRow, "role" | "expiresAt" | "grantedBy">[],
+): Promise<void> {
+  await tx.delete(grants).where(eq(grants.principal, principal));
+  if (next.length > 0) await tx.insert(grants).values(next.map((one) => ({ principal, ...one })));
+}
+
+/** How many grants of ADMIN do not expire; those of disabled accounts do not count. */
+export async function countAdministrators(reader: Reader): Promise<number> {
+  const isDisabled = sql`exists (select from ${accounts} where ${grants.principal} = 'account:' || ${accounts.name} and ${accounts.disabledAt} is not null)`;
+  const rows = await reader
+    .select({ principal: grants.principal })
+    .from(grants)
+    .innerJoin(roles, eq(roles.name, grants.role))
+    .where(and(eq(roles.scope, "ADMIN"), isNull(grants.expiresAt), sql`not ${isDisabled}`));
+  return rows.length;
+}
+
+/** The principals that have a role. */
+export async function principalsOfRole(reader: Reader, role: string): Promise<string[]> {
+  const rows = await reader.select({ principal: grants.principal }).from(grants).where(eq(grants.role, role));
+  return rows.map(({ principal }) => principal);
+}

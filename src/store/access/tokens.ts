@@ -1,0 +1,76 @@
+/** Tokens of accounts. */
+import { and, asc, desc, eq, gt, isNull, lt, or, sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
+import { inArrayParam, rowsBy } from "../postgres/array-parameter.ts";
+import type { Reader, Tx } from "../postgres/database.ts";
+import { accounts, tokens } from "../tables.ts";
+
+export type TokenRow = typeof tokens.$inferSelect;
+
+/** A token with the name of its account. */
+export type KnownToken = TokenRow & { readonly account: string };
+
+async function knownTokens(reader: Reader, where: SQL | undefined): Promise<KnownToken[]> {
+  const rows = await reader.select().from(tokens).innerJoin(accounts, eq(accounts.id, tokens.accountId)).where(where);
+  return rows.map((row) => ({ ...row.tokens, account: row.accounts.name }));
+}
+
+/** The tokens that can be used. */
+export async function liveTokens(reader: Reader): Promise<KnownToken[]> {
+  return knownTokens(reader, and(isNull(tokens.revokedAt), gt(tokens.expiresAt, sql`now()`)));
+}
+
+/** The tokens that were changed after a version. */
+export async function tokensSince(reader: Reader, version: number): Promise<KnownToken[]> {
+  return knownTokens(reader, gt(tokens.version, version));
+}
+
+export async function tokenById(reader: Reader, id: string): Promise<KnownToken | undefined> {
+  return (await knownTokens(reader, eq(tokens.id, id)))[0];
+}
+
+export const tokensByIds = rowsBy(tokens, tokens.id);
+
+/** The tokens of accounts, newest first; those that cannot be used too. */
+export async function tokensOfAccounts(reader: Reader, accountIds: readonly string[]): Promise<TokenRow[]> {
+  if (accountIds.length === 0) return [];
+  return reader
+    .select()
+    .from(tokens)
+    .where(inArrayParam(tokens.accountId, accountIds))
+    .orderBy(desc(tokens.createdAt), asc(tokens.id));
+}
+
+export async function insertToken(tx: Tx, row: typeof tokens.$inferInsert): Promise<void> {
+  await tx.insert(tokens).values(row);
+}
+
+/** The ids of the tokens that a role limits; those that have ended too, because they refer to it. */
+export async function tokensOfRole(reader: Reader, role: string): Promise<string[]> {
+  const rows = await reader.select({ id: tokens.id }).from(tokens).where(eq(tokens.role, role));
+  return rows.map(({ id }) => `token ${id}`);
+}
+
+/** Revokes those of the tokens that are not revoked; returns them. */
+export async function revokeTokenRows(
+  tx: Tx,
+  which: { readonly ids: readonly string[] } | { readonly accountId: string },
+  by: Pick<TokenRow, "version"> & { readonly revokedBy: string },
+): Promise<TokenRow[]> {
+  const chosen =
+    "ids" in which ? inArrayParam(tokens.id, which.ids) : inArrayParam(tokens.accountId, [which.accountId]);
+  return tx
+    .update(tokens)
+    .set({ ...by, revokedAt: sql`now()` })
+    .where(and(chosen, isNull(tokens.revokedAt)))
+    .returning();
+}
+
+/** Notes that tokens were used just now. */
+export async function noteTokenUse(tx: Tx, ids: readonly string[]): Promise<void> {
+  const isDue = or(isNull(tokens.lastUsedAt), lt(tokens.lastUsedAt, sql`now() - interval '1 minute'`));
+  await tx
+    .update(tokens)
+    .set({ lastUsedAt: sql`now()` })
+    .where(and(inArrayParam(tokens.id, ids), isDue));
+}

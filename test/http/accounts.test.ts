@@ -1,0 +1,241 @@
+/** Accounts, tokens, roles and grants, as administrators and the callers themselves meet them. */
+import { beforeAll, describe, expect, test } from "vitest";
+import { serviceUnderTest } from "../support/service.ts";
+import type { Variables } from "../support/service.ts";
+
+const TOKEN = "a-token-of-some-length";
+const ostler = await serviceUnderTest({ token: TOKEN });
+
+interface Edited {
+  readonly errors: readonly { readonly code: string; readonly message: string }[];
+  readonly secret?: string;
+  readonly token?: { readonly tokenId: string };
+}
+
+const CREATED = "{ secret token { tokenId role expiresAt } errors { code message path } }";
+const OTHERS = "{ errors { code message path } }";
+
+async function edit(mutation: string, input: Variables): Promise<Edited> {
+  const type = `${mutation.slice(0, 1).toUpperCase()}${mutation.slice(1)}Input!`;
+  const fields = mutation === "createToken" ? CREATED : OTHERS;
+  const data = await ostler.query<Record<string, Edited>>(
+    `mutation Edit($input: ${type}) { ${mutation}(input: $input) ${fields} }`,
+    { input },
+  );
+  return data[mutation] as Edited;
+}
+
+let made = 0;
+
+/** A token of a new account with a role. */
+async function tokenWith(role: string | null, more: Variables = {}) {
+  const account = `account-${(made += 1)}`;
+  expect((await edit("createAccount", { name: account })).errors).toEqual([]);
+  if (role !== null)
+    expect((await edit("setRoles", { principal: `account:${account}`, roles: [{ role }] })).errors).toEqual([]);
+  const { secret = "", token, errors } = await edit("createToken", { account, ...more });
+  expect(errors).toEqual([]);
+  return { account, secret, id: token?.tokenId ?? "" };
+}
+
+const as = (secret: string) => ({ authorization: `Bearer ${secret}` });
+const codeOf = (answer: Awaited<ReturnType<typeof ostler.ask>>) => answer.errors[0]?.extensions?.["code"];
+const NODES = "{ nodes(first: 1) { totalCount } }";
+
+describe("token of an account", () => {
+  test("a token acts as its account, with its roles, and says so [R-960]", async () => {
+    const { account, secret } = await tokenWith("operator");
+    const { data } = await ostler.ask("{ viewer { subject roles scope groups } }", {}, as(secret));
+    expect(data).toEqual({
+      viewer: { subject: `account:${account}`, roles: ["operator"], scope: "OPERATE", groups: [] },
+    });
+  });
+
+  test("the lower of account and ceiling counts at any time [R-961]", async () => {
+    const { account, secret } = await tokenWith("operator", { role: "manager" });
+    const scope = async () => (await ostler.ask("{ viewer { scope } }", {}, as(secret))).data;
+    expect(await scope()).toEqual({ viewer: { scope: "OPERATE" } });
+    await edit("setRoles", { principal: `account:${account}`, roles: [{ role: "admin" }] });
+    expect(await scope()).toEqual({ viewer: { scope: "MANAGE" } });
+  });
+
+  test("a caller without a role is refused with its principals, and only viewer and service answer [R-962]", async () => {
+    const { account, secret } = await tokenWith(null);
+    const refused = await ostler.ask(NODES, {}, as(secret));
+    expect(codeOf(refused)).toBe("FORBIDDEN");
+    expect(refused.errors[0]?.message).toContain(`account:${account}`);
+    expect((await ostler.ask("{ viewer { scope } service { version } }", {}, as(secret))).data).toMatchObject({
+      viewer: { scope: null },
+    });
+  });
+
+  const damaged = {
+    "one changed letter": (secret: string) =>
+      `${secret.slice(0, 20)}${secret[20] === "a" ? "b" : "a"}${secret.slice(21)}`,
+    "a missing end": (secret: string) => secret.slice(0, -3),
+    "a line more": (secret: string) => `${secret}x`,
+  };
+  test.each(Object.entries(damaged))(
+    "a token with %s is refused, and nothing says that it was close",
+    async (_what, damage) => {
+      const { secret } = await tokenWith("viewer");
+      const answer = await ostler.ask(NODES, {}, as(damage(secret)));
+      expect([answer.status, codeOf(answer)]).toEqual([401, "UNAUTHENTICATED"]);
+      expect(answer.errors[0]?.message).toMatch(/^Invalid token\./);
+    },
+  );
+
+  test("a revoked token and one of a disabled account are refused, with the reason [R-963]", async () => {
+    const one = await tokenWith("viewer");
+    expect((await edit("revokeTokens", { tokens: { ids: [one.id] } })).errors).toEqual([]);
+    expect((await ostler.ask(NODES, {}, as(one.secret))).errors[0]?.message).toMatch(/^The token was revoked at /);
+    const other = await tokenWith("viewer");
+    await edit("updateAccount", { account: other.account, disabled: true });
+    expect((await ostler.ask(NODES, {}, as(other.secret))).errors[0]?.message).toContain("is disabled");
+    await edit("updateAccount", { account: other.account, disabled: false });
+    expect((await ostler.ask(NODES, {}, as(other.secret))).status).toBe(200);
+  });
+
+  test("a token is stored only as a hash", async () => {
+    const { secret } = await tokenWith("viewer");
+    expect(await ostler.dump()).not.toContain(secret.slice(14, 40));
+  });
+
+  test("two headers Authorization are refused", async () => {
+    const { secret } = await tokenWith("viewer");
+    const headers: [string, string][] = [
+      ["authorization", `Bearer ${secret}`],
+      ["authorization", `Bearer ${TOKEN}`],
+      ["content-type", "application/json"],
+    ];
+    const { request } = await import("node:http");
+    const status = await new Promise((done, fail) => {
+      const sent = request(`${ostler.url}/graphql`, { method: "POST", headers: headers.flat() }, (response) => {
+        response.resume();
+        done(response.statusCode);
+      });
+      sent.on("error", fail);
+      sent.end(JSON.stringify({ query: NODES }));
+    });
+    expect(status).toBe(400);
+  });
+});
+
+describe("scope of a request", () => {
+  let operator = "";
+  let viewer = "";
+  beforeAll(async () => {
+    operator = (await tokenWith("operator")).secret;
+    viewer = (await tokenWith("viewer")).secret;
+    await ostler.register(["scoped"]);
+  });
+
+  test("the sentence of a refusal names the role and the scope [R-964]", async () => {
+    const answer = await ostler.ask(
+      'mutation { deployNodes(input: { nodes: { names: ["scoped"] } }) { errors { code } } }',
+      {},
+      as(viewer),
+    );
+    expect(codeOf(answer)).toBe("FORBIDDEN");
+    expect(answer.errors[0]?.message).toMatch(/Mutation\.deployNodes requires the scope OPERATE\. .*viewer/);
+  });
+
+  test.each([
+    ["force", 'manageNodes(input: { nodes: { names: ["scoped"] }, force: true, dryRun: true })'],
+    [
+      "a list of steps",
+      'cleanNodes(input: { nodes: { names: ["scoped"] }, steps: [{ name: "erase_disks" }], dryRun: true })',
+    ],
+  ])("%s needs MANAGE, in a dry run too [R-965]", async (_what, request) => {
+    const { data } = await ostler.ask<Record<string, Edited>>(
+      `mutation { it: ${request} { errors { code message } } }`,
+      {},
+      as(operator),
+    );
+    expect(data?.["it"]?.errors).toMatchObject([{ code: "FORBIDDEN" }]);
+  });
+
+  test("verbs and actions of a node are forbidden for those who may not ask for them [R-966]", async () => {
+    const { data } = await ostler.ask<{
+      node: { verbs: { code: string }[]; actions: { code: string | null }[] };
+    }>(
+      '{ node(by: { name: "scoped" }) { verbs { code } actions(only: [MANAGE, DELETE, SET_MAINTENANCE]) { code } } }',
+      {},
+      as(viewer),
+    );
+    expect(new Set(data?.node.verbs.map(({ code }) => code))).toEqual(new Set(["FORBIDDEN"]));
+    expect(data?.node.actions.map(({ code }) => code)).toEqual(["FORBIDDEN", "FORBIDDEN", "FORBIDDEN"]);
+    const { data: more } = await ostler.ask<{ node: { actions: { code: string | null }[] } }>(
+      '{ node(by: { name: "scoped" }) { actions(only: [MANAGE, DELETE, SET_MAINTENANCE]) { code } } }',
+      {},
+      as(operator),
+    );
+    expect(more?.node.actions.map(({ code }) => code)).toEqual([null, "FORBIDDEN", null]);
+  });
+});
+
+describe("bad input", () => {
+  test.each<[string, string, Variables, string]>([
+    ["an unknown account", "createToken", { account: "nothing" }, "NOT_FOUND"],
+    ["an expiry after 0 days", "createToken", { account: "someone", expiresInDays: 0 }, "INVALID_INPUT"],
+    ["an expiry after 367 days", "createToken", { account: "someone", expiresInDays: 367 }, "INVALID_INPUT"],
+    ["an unknown role", "createToken", { account: "someone", role: "none" }, "NOT_FOUND"],
+    [
+      "an unknown role of a grant",
+      "setRoles",
+      { principal: "account:someone", roles: [{ role: "none" }] },
+      "NOT_FOUND",
+    ],
+    ["an unknown account of a grant", "setRoles", { principal: "account:none", roles: [] }, "NOT_FOUND"],
+    ["a principal without a kind", "setRoles", { principal: "someone", roles: [] }, "INVALID_INPUT"],
+    ["an unknown issuer", "setRoles", { principal: "group:corp:ops", roles: [] }, "NOT_FOUND"],
+    [
+      "a grant that has expired",
+      "setRoles",
+      { principal: "account:someone", roles: [{ role: "viewer", expiresAt: "2020-01-01T00:00:00Z" }] },
+      "INVALID_INPUT",
+    ],
+    ["a built-in role", "putRole", { name: "viewer", scope: "ADMIN" }, "INVALID_INPUT"],
+    ["the deletion of a built-in role", "deleteRole", { name: "viewer" }, "INVALID_INPUT"],
+    ["an account that exists", "createAccount", { name: "Someone" }, "INVALID_INPUT"],
+    ["an unknown token", "revokeTokens", { tokens: { ids: ["0000000000"] } }, "NOT_FOUND"],
+  ])("%s is refused", async (_what, mutation, input, code) => {
+    await edit("createAccount", { name: "someone" });
+    expect((await edit(mutation, input)).errors).toMatchObject([{ code }]);
+  });
+
+  test("a role in use is not deleted; an unused one is [R-967]", async () => {
+    expect((await edit("putRole", { name: "night", scope: "OPERATE" })).errors).toEqual([]);
+    const { account } = await tokenWith("night");
+    expect((await edit("deleteRole", { name: "night" })).errors).toMatchObject([{ code: "IN_USE" }]);
+    await edit("setRoles", { principal: `account:${account}`, roles: [] });
+    expect((await edit("deleteRole", { name: "night" })).errors).toEqual([]);
+  });
+
+  test("the last administrator is neither removed, limited nor disabled [R-968]", async () => {
+    await using other = await serviceUnderTest({ token: TOKEN });
+    const change = async (request: string) =>
+      (await other.query<{ it: Edited }>(`mutation { it: ${request} { errors { code message } } }`)).it.errors.map(
+        ({ code }) => code,
+      );
+    expect(await change('createAccount(input: { name: "root" })')).toEqual([]);
+    expect(await change('setRoles(input: { principal: "account:root", roles: [{ role: "admin" }] })')).toEqual([]);
+    expect(await change('setRoles(input: { principal: "account:root", roles: [] })')).toEqual(["PROTECTED"]);
+    expect(
+      await change(
+        'setRoles(input: { principal: "account:root", roles: [{ role: "admin", expiresAt: "2999-01-01T00:00:00Z" }] })',
+      ),
+    ).toEqual(["PROTECTED"]);
+    expect(await change('updateAccount(input: { account: "root", disabled: true })')).toEqual(["PROTECTED"]);
+  });
+});
+
+test("a flood of wrong tokens is refused with 429, and good tokens of the same address are served [R-969]", async () => {
+  const { secret } = await tokenWith("viewer");
+  const statuses = await Promise.all(
+    Array.from({ length: 200 }, async () => (await ostler.ask(NODES, {}, as("wrong"))).status),
+  );
+  expect(statuses.filter((status) => status === 429).length).toBeGreaterThan(100);
+  expect((await ostler.ask(NODES, {}, as(secret))).status).toBe(200);
+  expect((await ostler.ask(NODES)).status).toBe(200);
+});
