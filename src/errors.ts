@@ -52,7 +52,7 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   FORBIDDEN: "403: the caller does not have the required scope.",
   NOT_INTERRUPTIBLE:
     "403: the running step cannot be interrupted; use `mode: AFTER_STEP`. Repeating the same request does not help.",
-  PROTECTED: "403: the node is protected or retired.",
+  PROTECTED: "403: the node is protected or retired, or no administrator would be left.",
   NOT_FOUND: "404: a node, cluster, operation or other object does not exist.",
   NOTHING_RUNNING: "404: there is no unfinished work to abort or stop.",
   NOTHING_TO_RESTART: "404: there is no stopped, failed or aborted work to restart.",

@@ -1890,4 +1890,25 @@ export const RULES: readonly RuleSection[] = [
       },
     ],
   },
+  {
+    title: "Access",
+    rules: [
+      { id: "R-960", rule: "A token acts as its account, with the account's roles, and `viewer` says so." },
+      { id: "R-961", rule: "The lower scope of a token's role and its account's grants counts at any time." },
+      {
+        id: "R-962",
+        rule: "A caller without a role is refused with its principals; only `viewer` and `service` answer.",
+      },
+      { id: "R-963", rule: "A revoked token, and one of a disabled account, is refused with the reason." },
+      { id: "R-964", rule: "A refusal for lack of scope names the field, the scope and the caller's roles." },
+      { id: "R-965", rule: "`force` and chosen steps need MANAGE, in a dry run too." },
+      { id: "R-966", rule: "`Node.verbs` and `Node.actions` report FORBIDDEN for what the caller may not request." },
+      { id: "R-967", rule: "A role that a principal or a token has is not deleted." },
+      { id: "R-968", rule: "The last lasting grant of ADMIN is neither removed, limited nor disabled." },
+      {
+        id: "R-969",
+        rule: "After 20 failed logins of an address in a second further ones get 429, and known tokens of it are served.",
+      },
+    ],
+  },
 ];

@@ -145,6 +145,7 @@ const SETTINGS: Refusals = [
   ["MAC_TAKEN", "another node has one of the MAC addresses; `node` is that node"],
   ...SAME_CONTROLLER,
 ];
+const LAST_ADMINISTRATOR: Refusals[number] = ["PROTECTED", "no lasting grant of ADMIN would be left"];
 const STALE: Refusals = [["STALE_REVISION", "`ifRevision` is not the current revision"]];
 const RUNBOOK: Refusals = [
   [
@@ -605,6 +606,58 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         mutation: "deleteRunbook",
         whole: [["NOT_FOUND", "the runbook does not exist"], ...STALE],
         see: ["cleaning.md"],
+      },
+    ],
+  },
+  {
+    title: "Accounts, tokens and roles",
+    entries: [
+      {
+        mutation: "createAccount",
+        whole: [["INVALID_INPUT", "the name is invalid, or an account has it already"]],
+        see: ["access.md"],
+      },
+      {
+        mutation: "updateAccount",
+        whole: [["NOT_FOUND", "the account does not exist"], LAST_ADMINISTRATOR],
+        see: ["access.md"],
+      },
+      {
+        mutation: "createToken",
+        whole: [
+          ["NOT_FOUND", "the account or the role does not exist"],
+          ["INVALID_INPUT", "`expiresInDays` is not between 1 and 366"],
+          ["INVALID_STATE", "the account is disabled"],
+        ],
+        see: ["access.md"],
+      },
+      {
+        mutation: "revokeTokens",
+        whole: [["NOT_FOUND", "a token or the account does not exist; then none is revoked"]],
+        see: ["access.md"],
+      },
+      {
+        mutation: "setRoles",
+        whole: [
+          ["NOT_FOUND", "a role, the account or the issuer does not exist"],
+          ["INVALID_INPUT", "the principal has another form, a role is given twice, or a grant has expired already"],
+          LAST_ADMINISTRATOR,
+        ],
+        see: ["access.md"],
+      },
+      {
+        mutation: "putRole",
+        whole: [["INVALID_INPUT", "the name is invalid, or that of a built-in role"], LAST_ADMINISTRATOR],
+        see: ["access.md"],
+      },
+      {
+        mutation: "deleteRole",
+        whole: [
+          ["NOT_FOUND", "the role does not exist"],
+          ["IN_USE", "a principal or a token has it"],
+          ["INVALID_INPUT", "it is a built-in role"],
+        ],
+        see: ["access.md"],
       },
     ],
   },

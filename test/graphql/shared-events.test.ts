@@ -141,7 +141,7 @@ describe("rows of events", async () => {
       }),
     );
   // The tail of the service reads now and then.
-  const isOwn = (reader: unknown) => reader !== ostler.database.reader;
+  const isOwn = (reader: unknown) => reader !== ostler.database.reader && reader !== ostler.database.bounded;
   const ofOwn = () => vi.mocked(BasePgAsyncDatabase.prototype.select).mock.contexts.filter(isOwn).length;
 
   test.each(["node", "operation", "run"] as const)(

@@ -1,10 +1,11 @@
 /** Accounts, tokens, roles and grants, as administrators and the callers themselves meet them. */
-import { beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { serviceUnderTest } from "../support/service.ts";
 import type { Variables } from "../support/service.ts";
 
 const TOKEN = "a-token-of-some-length";
 const ostler = await serviceUnderTest({ token: TOKEN });
+afterAll(() => ostler[Symbol.asyncDispose]());
 
 interface Edited {
   readonly errors: readonly { readonly code: string; readonly message: string }[];
