@@ -20,6 +20,8 @@ async function main(args: readonly string[]): Promise<void> {
       return printSchema(rest);
     case "migrate":
       return migrate(rest);
+    case "token":
+      return printToken(rest);
     case "secrets":
       return runSecretsCommand(rest);
     case "boot":
@@ -69,6 +71,11 @@ async function printImage(args: readonly string[]): Promise<void> {
   printAndExit(await imageCommand(process.env, args));
 }
 
+async function printToken(args: readonly string[]): Promise<void> {
+  const { tokenCommand } = await import("./commands/token.ts");
+  printAndExit(await tokenCommand(process.env, args));
+}
+
 /** Exits once the text is flushed: a plugin that was loaded for its declarations may keep a handle open. */
 function printAndExit(text: string, code = 0): void {
   process.stdout.write(text, () => process.exit(code));
@@ -90,7 +97,7 @@ async function runSecretsCommand(args: readonly string[]): Promise<void> {
 }
 
 main(process.argv.slice(2)).catch((error: unknown) => {
-  const isCommand = /^(schema|migrate|secrets|boot|image)$/.test(process.argv[2] ?? "");
+  const isCommand = /^(schema|migrate|secrets|token|boot|image)$/.test(process.argv[2] ?? "");
   const isPlain = isCommand || error instanceof ConfigError;
   process.stderr.write(`${isPlain ? "" : "Ostler cannot start: "}${messageOf(error)}\n`);
   // EX_CONFIG of sysexits.h, after which the unit does not try again.

@@ -1893,6 +1893,15 @@ export const RULES: readonly RuleSection[] = [
   {
     title: "Access",
     rules: [
+      {
+        id: "R-955",
+        rule: "`ostler token create` makes the account with its role if they are missing, and prints the token alone.",
+      },
+      { id: "R-956", rule: "Over every transport a root field answers exactly those whose roles include its scope." },
+      {
+        id: "R-957",
+        rule: "`force`, chosen steps and steps of `Site.stepScopes` demand their scope, from runbooks too.",
+      },
       { id: "R-960", rule: "A token acts as its account, with the account's roles, and `viewer` says so." },
       { id: "R-961", rule: "The lower scope of a token's role and its account's grants counts at any time." },
       {

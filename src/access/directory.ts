@@ -70,9 +70,10 @@ export class Directory implements Disposable {
     return this.#tokens.get(id);
   }
 
-  /** A token that is not known: one that has ended, or was created a moment ago. */
+  /** A token that is not known: one that was created a moment ago, or has ended. */
   async lookUp(id: string): Promise<KnownToken | undefined> {
-    return tokenById(this.#options.reader, id);
+    await this.refresh();
+    return this.#tokens.get(id) ?? tokenById(this.#options.reader, id);
   }
 
   /** Notes that a token was used. */

@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { Agent, fetch } from "undici";
 import type { Dispatcher, Response } from "undici";
+import type { Config } from "../config/config.ts";
 import { ConfigError } from "../config/values.ts";
 import { messageOf } from "../errors.ts";
 
@@ -13,8 +14,26 @@ export interface Endpoint {
   readonly dispatcher?: Dispatcher;
 }
 
+/** The service that a command speaks to: at `url`, or the one on this host. */
+export function endpointOf({ host, port, tls, token }: Config, url: string | undefined): Endpoint {
+  if (url !== undefined) return { url: checkedUrl(url), token };
+  const local = `${tls === null ? "http" : "https"}://${hostInUrl(host)}:${port}`;
+  return { url: local, token, ...(tls !== null && { dispatcher: trusting(tls.cert) }) };
+}
+
+function checkedUrl(given: string): string {
+  if (URL.canParse(given) && /^https?:/.test(given)) return given;
+  throw new ConfigError(`--url is ${JSON.stringify(given)}. Use an address such as http://127.0.0.1:4000.`);
+}
+
+/** A service that listens on all addresses is reached on loopback. */
+function hostInUrl(host: string): string {
+  if (host === "0.0.0.0" || host === "::") return "127.0.0.1";
+  return host.includes(":") ? `[${host}]` : host;
+}
+
 /** Connections to the service on this host, whose certificate is that of its own file, whatever the name in it. */
-export function trusting(certFile: string): Dispatcher {
+function trusting(certFile: string): Dispatcher {
   try {
     const ca = readFileSync(certFile);
     return new Agent({ connect: { ca, allowPartialTrustChain: true, checkServerIdentity: () => undefined } });
@@ -59,4 +78,19 @@ function parsed(text: string): { readonly data?: unknown; readonly errors?: read
   } catch {
     return {};
   }
+}
+
+/** Carries out a mutation, whose payload has the field `errors`. Throws a `ConfigError` with their messages. */
+export async function mutate<Payload>(
+  endpoint: Endpoint,
+  mutation: string,
+  { input, fields = "" }: { readonly input: Readonly<Record<string, unknown>>; readonly fields?: string },
+): Promise<Payload> {
+  const type = `${mutation.slice(0, 1).toUpperCase()}${mutation.slice(1)}Input!`;
+  const text = `mutation Command($input: ${type}) { answer: ${mutation}(input: $input) { ${fields} errors { message } } }`;
+  const { answer } = await graphqlRequest<{
+    readonly answer: Payload & { readonly errors: readonly { readonly message: string }[] };
+  }>(endpoint, text, { input });
+  if (answer.errors.length > 0) throw new ConfigError(answer.errors.map(({ message }) => message).join("\n"));
+  return answer;
 }

@@ -1,7 +1,7 @@
 /** `ostler image`: adds, lists and deletes images of a running service, through its API. */
 import { ConfigError } from "../config/values.ts";
 import { readConfig } from "../config/config.ts";
-import { graphqlRequest, trusting } from "./graphql-request.ts";
+import { endpointOf, graphqlRequest, mutate } from "./graphql-request.ts";
 import type { Endpoint } from "./graphql-request.ts";
 import { addImage } from "./image-add.ts";
 import { IMAGE_HELP, imageArgs } from "./image-flags.ts";
@@ -13,32 +13,16 @@ export async function imageCommand(environment: NodeJS.ProcessEnv, args: readonl
   if (what === undefined || what === "help" || what === "--help" || what === "-h") return IMAGE_HELP;
   const { values, positionals } = imageArgs(what, rest);
   if (values.help === true) return IMAGE_HELP;
-  const { host, port, tls, token, imageFolder } = readConfig(environment, []);
-  const local = `${tls === null ? "http" : "https"}://${hostInUrl(host)}:${port}`;
-  const endpoint = {
-    url: values.url === undefined ? local : checkedUrl(values.url),
-    token,
-    ...(values.url === undefined && tls !== null && { dispatcher: trusting(tls.cert) }),
-  };
+  const config = readConfig(environment, []);
+  const endpoint = endpointOf(config, values.url);
   switch (what) {
     case "add":
-      return addImage({ endpoint, imageFolder, flags: values, source: onlyOne(positionals) });
+      return addImage({ endpoint, imageFolder: config.imageFolder, flags: values, source: onlyOne(positionals) });
     case "list":
       return listImages(endpoint);
     default:
       return deleteImages(endpoint, positionals, values.force === true);
   }
-}
-
-function checkedUrl(given: string): string {
-  if (URL.canParse(given) && /^https?:/.test(given)) return given;
-  throw new ConfigError(`--url is ${JSON.stringify(given)}. Use an address such as http://127.0.0.1:4000.`);
-}
-
-/** A service that listens on all addresses is reached on loopback. */
-function hostInUrl(host: string): string {
-  if (host === "0.0.0.0" || host === "::") return "127.0.0.1";
-  return host.includes(":") ? `[${host}]` : host;
 }
 
 function onlyOne(positionals: readonly string[]): string {
@@ -95,15 +79,9 @@ function tableText(rows: readonly (readonly string[])[]): string {
   return rows.map((row) => `${line(row).trimEnd()}\n`).join("");
 }
 
-const DELETE =
-  "mutation Delete($input: DeleteImagesInput!) { deleteImages(input: $input) { count errors { message } } }";
-
 async function deleteImages(endpoint: Endpoint, names: readonly string[], force: boolean): Promise<string> {
   if (names.length === 0) throw new ConfigError("`ostler image delete` takes the names of images.");
   const input = { images: names.map((name) => ({ name })), force };
-  const { deleteImages: answer } = await graphqlRequest<{
-    deleteImages: { count: number; errors: readonly { readonly message: string }[] };
-  }>(endpoint, DELETE, { input });
-  if (answer.errors.length > 0) throw new ConfigError(answer.errors.map(({ message }) => message).join("\n"));
-  return `Deleted ${answer.count === 1 ? "1 image" : `${answer.count} images`}.\n`;
+  const { count } = await mutate<{ readonly count: number }>(endpoint, "deleteImages", { input, fields: "count" });
+  return `Deleted ${count === 1 ? "1 image" : `${count} images`}.\n`;
 }

@@ -215,6 +215,7 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
 const COMMANDS = `  ostler [flags]                    run the service
   ostler migrate [flags]            migrate the database of DATABASE_URL, and exit
   ostler secrets status [flags]     list the keys of the stored secrets; also rotate, rewrap, encrypt
+  ostler token create [flags]       create a token of an account; see ostler token help
   ostler schema [--plugins a,b]     print the GraphQL schema with these driver plugins
   ostler boot dnsmasq [flags]       print the configuration of a dnsmasq for network boot; see ostler boot help
   ostler image add FILE [flags]     register an image of an operating system; see ostler image help

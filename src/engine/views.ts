@@ -29,6 +29,7 @@ export { clusterLocks } from "./inventory/cluster-lock.ts";
 export { refusalOfDeletion } from "./inventory/delete-nodes.ts";
 export { PRESENCE_CHANGES, PRESENCE_EVENTS } from "./inventory/presence.ts";
 export { OFF_REASONS, catalogueOf } from "./plans/catalogue.ts";
+export { scopeFlaws } from "./plans/step-scopes.ts";
 export {
   DRIVER_BOOT_DEVICE,
   RESERVED_STEPS,

@@ -250,7 +250,7 @@ const PresenceResultRef = builder.objectRef<PresenceAnswer>("PresenceResult").im
 });
 
 addMutation("reportPresence", {
-  scope: "MANAGE",
+  scope: "OPERATE",
   description:
     "Report that monitoring sees nodes, or does not see them any more. Changes their presence only: it starts no work, and it is accepted while runs are active. Registers an unknown node that was discovered, if a driver is given. Reporting the same again changes nothing.",
   input: builder.inputType("ReportPresenceInput", {

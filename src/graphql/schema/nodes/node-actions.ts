@@ -14,6 +14,7 @@ import {
   refusalOfRelease,
   refusalOfRestart,
   refusalOfWithdrawal,
+  scopeFlaws,
   stepUnderWay,
 } from "../../../engine/views.ts";
 import type { AbortEffect } from "../../../lifecycle/interrupts.ts";
@@ -170,7 +171,9 @@ async function restartRefusal({ node, run: current }: Subject, context: Context)
     load.succeededSteps.load(run.id),
     load.isCleanedUp.load(run.id),
   ]);
-  return plan && operation && judgeRestart(node, facts, { run, isCleanedUp, plan, operation, succeeded });
+  if (!plan || !operation) return null;
+  const [forbidden] = scopeFlaws(context.actor.scope, operation.options, {});
+  return forbidden ?? judgeRestart(node, facts, { run, isCleanedUp, plan, operation, succeeded });
 }
 
 async function deletionRefusal({ node, run }: Subject, context: Context): Promise<Refusal | null> {
