@@ -408,6 +408,69 @@ export const REQUESTS: readonly ExampleRequest[] = [
 }`,
   },
   {
+    mutation: "createAccount",
+    query: `mutation {
+  createAccount(input: { name: "robot", displayName: "Nightly rebuilds" }) {
+    account { name displayName disabled }
+    errors { code message path }
+  }
+}`,
+  },
+  {
+    mutation: "setRoles",
+    query: `mutation {
+  setRoles(input: { principal: "account:robot", roles: [{ role: "operator" }] }) {
+    grants { principal role expiresAt }
+    errors { code message path }
+  }
+}`,
+  },
+  {
+    mutation: "createToken",
+    query: `mutation {
+  createToken(input: { account: "robot", role: "operator", expiresInDays: 30 }) {
+    secret
+    token { tokenId expiresAt }
+    errors { code message path }
+  }
+}`,
+  },
+  {
+    mutation: "updateAccount",
+    query: `mutation {
+  updateAccount(input: { account: "robot", disabled: true }) {
+    account { name disabled }
+    errors { code message path }
+  }
+}`,
+  },
+  {
+    mutation: "revokeTokens",
+    query: `mutation {
+  revokeTokens(input: { tokens: { account: "robot" } }) {
+    tokens { tokenId revokedAt }
+    errors { code message path }
+  }
+}`,
+  },
+  {
+    mutation: "putRole",
+    query: `mutation {
+  putRole(input: { name: "night-shift", scope: OPERATE, description: "Watches the fleet at night." }) {
+    role { name scope }
+    errors { code message path }
+  }
+}`,
+  },
+  {
+    mutation: "deleteRole",
+    query: `mutation {
+  deleteRole(input: { name: "night-shift" }) {
+    errors { code message }
+  }
+}`,
+  },
+  {
     mutation: "registerImages",
     query: `mutation {
   registerImages(input: { images: [{

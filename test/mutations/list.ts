@@ -264,9 +264,9 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     id: "M31",
     breaks: "a wrong token is refused",
-    file: "src/access/access.ts",
-    from: "return isSame(given, token) ?",
-    to: "return given.length === token.length ?",
+    file: "src/access/authenticator.ts",
+    from: "isSame(credential, this.#token)",
+    to: "credential.length === this.#token.length",
     tests: ["test/access/access.test.ts"],
   },
   // Drivers, settings, client

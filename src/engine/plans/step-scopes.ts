@@ -5,7 +5,7 @@ import type { Scope } from "../../lifecycle/scopes.ts";
 import type { SitePolicy, StepChoice, VerbOptions } from "../../store/records.ts";
 import { stepLabel } from "./plan.ts";
 
-/** The flaws of what a caller asks for but may not: `force`, chosen steps, and steps for which the site demands more. */
+/** The flaws of what a caller may not ask for: `force`, chosen steps, and steps for which the site demands more. */
 export function scopeFlaws(
   scope: Scope | null,
   { force, runbook, steps }: VerbOptions,
