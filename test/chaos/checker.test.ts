@@ -1685,6 +1685,22 @@ test("an operation without a key is traced to the request of its batch", async (
   expect(await messages(null)).toEqual(["No request asked for operation op-n2-6000 (CLEAN)."]);
 });
 
+test.each<[what: string, step: Values, calledAt: number]>([
+  ["a step of a driver", { run_id: "run-n1-4000", step: 0 }, 4_100],
+  ["a step of the engine", { run_id: "run-n1-2000" }, 2_020],
+])("the wait before the call of %s is not time of the step, and a later deadline is found", async (_what, which, t) => {
+  const messages = async (waitedMs: number, overMs: number) => {
+    const results = await resultsOf((made) => {
+      const attempt = row(made, "attempts", which);
+      const ms = Date.parse(String(attempt["deadline_at"])) - Date.parse(String(attempt["started_at"]));
+      set(attempt, { started_at: iso(t - waitedMs), deadline_at: iso(t + ms + overMs) });
+    });
+    return results.filter(({ id }) => id === "P10").flatMap(({ first }) => first.map(({ message }) => message));
+  };
+  expect(await messages(1_500, 0)).toEqual([]);
+  expect(await messages(0, 1_500)).toMatchObject([expect.stringMatching(/its deadline is \d+ s after its beginning/)]);
+});
+
 test("a step may time out while its replica, which is to store the result, waits for a CPU", async () => {
   const messages = async (waitedMs: number) => {
     const results = await resultsOf((made) => {

@@ -26,8 +26,8 @@ const EARLY_MS = 2_000;
 /**
  * P10: every attempt with a deadline ends by then or shortly after (`overdueMs` covers the grace period of a
  * cancellation and the take-over from a dead process). Time in which no replica could act does not count. A later entry
- * moves the deadline, as its row shows. Holds have no deadline. A deadline is as long after the beginning of the
- * attempt, or after its last entry, as the step declares. No step and no wait ends by its time limit before that time
+ * moves the deadline, as its row shows. Holds have no deadline. A deadline is as long after the call as the step
+ * declares: the time of a step begins with its call. No step and no wait ends by its time limit before that time
  * has passed; a violation under a wrong clock is reported with P15.
  */
 export function checkDeadlines(history: History): Findings {
@@ -66,7 +66,8 @@ export function checkDeadlines(history: History): Findings {
 
 /**
  * Checks that the deadline follows from the step's declaration. An entry that was stored but never made has moved the
- * deadline as well; then only a deadline that is too early can be detected.
+ * deadline as well; then only a deadline that is too early can be detected. Calls of a power step are calls for the
+ * power of its node. An attempt without a call has waited for it until its end.
  */
 function checkDeadline(history: History, attempt: AttemptRow, entries: readonly Entry[], findings: Findings): void {
   const step = stepOf(history, attempt);
@@ -74,7 +75,8 @@ function checkDeadline(history: History, attempt: AttemptRow, entries: readonly 
   findings.fact("deadlines compared with the declaration");
   const declared = step.timeoutSeconds * 1_000;
   const made = entries.filter(({ part }) => part !== "abort");
-  const latest = Math.max(attempt.startedAt, made.at(-1)?.t ?? 0) + declared;
+  const calls = made.length > 0 ? made : powerCallsOf(history, attempt);
+  const latest = (calls.at(-1)?.t ?? attempt.finishedAt ?? history.over) + declared;
   const isTooFar = attempt.entries === Math.max(1, made.length) && attempt.deadlineAt > latest + TOLERANCE_MS;
   if (!isTooFar && attempt.deadlineAt >= attempt.startedAt + declared - TOLERANCE_MS) return;
   findings.violation(
@@ -208,7 +210,6 @@ function causeOf(
 ): { readonly caused: true } | { readonly caused: false; readonly message: string } {
   const caused = { caused: true } as const;
   const { failure, finishedAt } = attempt;
-  const run = history.runs.get(attempt.runId);
   const step = stepOf(history, attempt);
   if (failure?.code === "TIMEOUT" && finishedAt !== null && finishedAt >= attempt.deadlineAt - EARLY_MS) {
     const last = entries.at(-1);
@@ -241,13 +242,18 @@ function causeOf(
     return { caused: false, message: `its machine reported "${last.detail}"` };
   if (entries.some(({ how }) => CAUSED_BY_DRIVER.has(how))) return caused;
   // A call for power may fail, in a driver's step as well as in an engine step.
-  const calls = (history.powersAt.get(run?.nodeName ?? "") ?? []).filter(
-    ({ t }) => t >= attempt.startedAt - TOLERANCE_MS && t <= (finishedAt ?? Infinity) + TOLERANCE_MS,
-  );
+  const calls = powerCallsOf(history, attempt);
   if (calls.some((call) => call.failure !== null)) return caused;
   if (!isDrivers(step) && failure?.code !== "INTERRUPTED" && calls.length === 0)
     return { caused: false, message: "no machine was called" };
   return { caused: false, message: "no machine reported a failure" };
+}
+
+/** Calls for the power of an attempt's node while it was under way. */
+function powerCallsOf({ runs, powersAt }: History, { runId, startedAt, finishedAt }: AttemptRow) {
+  return (powersAt.get(runs.get(runId)?.nodeName ?? "") ?? []).filter(
+    ({ t }) => t >= startedAt - TOLERANCE_MS && t <= (finishedAt ?? Infinity) + TOLERANCE_MS,
+  );
 }
 
 /** Whether the step sets the power after the machine reported it as done. */
