@@ -1,5 +1,5 @@
 /** Settings that the drivers of BMCs share. */
-import { isIP } from "node:net";
+import { isIP, isIPv6 } from "node:net";
 import type * as Zod from "zod";
 
 /** A name does not begin with a dash, so that a program cannot mistake it for an option. */
@@ -44,4 +44,11 @@ export function printableText(z: typeof Zod, charactersMax: number) {
 /** Address and port of a BMC in the usual notation. */
 export function bmcName({ address, port }: { readonly address: string; readonly port: number }): string {
   return address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
+}
+
+/** Identity of a BMC, the same for every notation of its address. */
+export function controllerOf({ address, port }: Parameters<typeof bmcName>[0]): string {
+  const isPlain = isIPv6(address) && !address.includes("%");
+  const canonical = isPlain ? new URL(`http://[${address}]`).hostname.slice(1, -1) : address.toLowerCase();
+  return bmcName({ address: canonical, port });
 }

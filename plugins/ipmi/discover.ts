@@ -2,7 +2,6 @@
  * Discovery of BMCs. A presence check without a login comes first: a dead address then costs seconds, not the minute
  * that failing logins take. Then one command is sent in a session with the given credentials.
  */
-import { isIPv6 } from "node:net";
 import { lazySchema } from "../lazy-schema.ts";
 import type { Output } from "../lazy-schema.ts";
 import type { DiscoverCall, DiscoverInterface } from "../../src/drivers/driver.ts";
@@ -35,7 +34,7 @@ export function ipmiDiscovery(ipmitool: Ipmitool): DiscoverInterface<IpmiSetting
     async probe(call) {
       call.signal.throwIfAborted();
       const { cipherSuite: requested, ...login } = call.settings;
-      const at = (suite: 3 | 17): IpmiSettings => settingsAt(call.address, { ...login, cipherSuite: suite });
+      const at = (cipherSuite: 3 | 17): IpmiSettings => ({ ...login, cipherSuite, address: call.address });
       await requirePresence(call, at(requested ?? 17));
       const [first, second] = requested === undefined ? ([17, 3] as const) : [requested];
       const settings = await logIn(ipmitool, call, at(first)).catch((error: unknown) => {
@@ -46,25 +45,6 @@ export function ipmiDiscovery(ipmitool: Ipmitool): DiscoverInterface<IpmiSetting
       return { settings };
     },
   };
-}
-
-/** Identity of a BMC, the same for every notation of its address. */
-export function controllerOf({ address, port }: Pick<IpmiSettings, "address" | "port">): string {
-  const isPlain = isIPv6(address) && !address.includes("%");
-  return bmcName({
-    address: isPlain ? new URL(`http://[${address}]`).hostname.slice(1, -1) : address.toLowerCase(),
-    port,
-  });
-}
-
-function settingsAt(address: string, login: Omit<IpmiSettings, "address">): IpmiSettings {
-  const result = ipmiSettings.safeParse({ ...login, address });
-  if (result.success) return result.data;
-  throw new IpmiError({
-    kind: "OTHER",
-    retryable: false,
-    message: `"${address}" is not an address of a BMC; use a host name or IP address without a port.`,
-  });
 }
 
 async function requirePresence(call: DiscoverCall<Login>, settings: IpmiSettings): Promise<void> {

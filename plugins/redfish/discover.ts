@@ -22,7 +22,7 @@ export function redfishDiscovery(memory: DriverMemory | undefined): DiscoverInte
   return {
     settings: discoverSettings,
     async probe(call) {
-      const settings = settingsAt(call.address, call.settings);
+      const settings: RedfishSettings = { ...call.settings, address: call.address };
       const systems = await withService({ ...call, settings }, memory, async (service) => {
         const root = await service.root();
         if (text(root, "RedfishVersion") === undefined)
@@ -40,13 +40,4 @@ export function redfishDiscovery(memory: DriverMemory | undefined): DiscoverInte
       });
     },
   };
-}
-
-function settingsAt(address: string, login: Login): RedfishSettings {
-  const result = redfishSettings.safeParse({ ...login, address });
-  if (result.success) return result.data;
-  throw new RedfishError({
-    kind: "OTHER",
-    message: `"${address}" is not an address of a BMC; use a host name or IP address without a port.`,
-  });
 }

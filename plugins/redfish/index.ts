@@ -20,7 +20,8 @@ import { ejectMedium, insertMedium } from "./media.ts";
 import { readPower, setPower } from "./power.ts";
 import { withService } from "./service.ts";
 import type { RedfishService } from "./service.ts";
-import { controllerOf, redfishSettings } from "./settings.ts";
+import { controllerOf } from "../bmc-settings.ts";
+import { redfishSettings } from "./settings.ts";
 import type { RedfishSettings } from "./settings.ts";
 
 const factory: DriverFactory<RedfishSettings> = ({ memory }): Driver<RedfishSettings> => {

@@ -1,6 +1,5 @@
 /** Settings of a node with a Redfish service. */
 import { X509Certificate } from "node:crypto";
-import { isIPv6 } from "node:net";
 import { bmcAddress, bmcName, printableText } from "../bmc-settings.ts";
 import { lazySchema } from "../lazy-schema.ts";
 import type { Output } from "../lazy-schema.ts";
@@ -80,13 +79,6 @@ export type Login = Pick<
   | "fingerprint"
   | "verifyCertificate"
 >;
-
-/** Identity of a BMC, the same for every notation of its address. */
-export function controllerOf({ address, port }: Pick<RedfishSettings, "address" | "port">): string {
-  const isPlain = isIPv6(address) && !address.includes("%");
-  const canonical = isPlain ? new URL(`http://[${address}]`).hostname.slice(1, -1) : address.toLowerCase();
-  return bmcName({ address: canonical, port });
-}
 
 export function originOf(settings: Pick<RedfishSettings, "scheme" | "address" | "port">): string {
   return `${settings.scheme.toLowerCase()}://${bmcName(settings)}`;
