@@ -703,6 +703,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "A boot device is set for the next start or for every start, in the requested boot mode, and read back; what differs is sent once more in full.",
       },
       {
+        id: "R-930",
+        rule: "A boot device is set again, within the time of its step and for up to a minute, while the BMC answers 502, 503 or 504.",
+      },
+      {
         id: "R-834",
         rule: "Settings of BMCs and agents that could not work, such as an address with a port or a name server without an address, are refused when they are stored.",
       },

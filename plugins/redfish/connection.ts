@@ -196,7 +196,7 @@ async function exchange(
     try {
       const answer = await sendRequest(url, options);
       const text = await answer.body.text();
-      return { status: answer.statusCode, header: (name) => headerOf(answer.headers[name]), body: text };
+      return { status: answer.statusCode, header: (name) => [answer.headers[name]].flat()[0], body: text };
     } catch (error) {
       call.signal.throwIfAborted();
       const isPartial = body instanceof Readable && !body.readableEnded;
@@ -205,10 +205,6 @@ async function exchange(
       throw connectionError(failed, limit.aborted ? limit.reason : error);
     }
   });
-}
-
-function headerOf(value: string | string[] | undefined): string | undefined {
-  return Array.isArray(value) ? value[0] : value;
 }
 
 function connectorOf(settings: Login): buildConnector.connector {

@@ -17,6 +17,7 @@ import { redfishDiscovery } from "./discover.ts";
 import { readFirmware } from "./firmware.ts";
 import { redfishInspect } from "./inspect.ts";
 import { ejectMedium, insertMedium } from "./media.ts";
+import { whenServed } from "./poll.ts";
 import { readPower, setPower } from "./power.ts";
 import { withService } from "./service.ts";
 import type { RedfishService } from "./service.ts";
@@ -36,7 +37,8 @@ const factory: DriverFactory<RedfishSettings> = ({ memory }): Driver<RedfishSett
     power: {
       read: (call) => on(call, (service) => readPower(service, call.settings)),
       set: (call, action) => on(call, (service) => setPower(service, call, action)),
-      setBootDevice: (call, device, options) => on(call, (service) => setBootDevice(service, call, device, options)),
+      setBootDevice: (call, device, options) =>
+        on(call, (service) => whenServed(call, () => setBootDevice(service, call, device, options))),
       readBootDevice: (call) => on(call, (service) => readBootDevice(service, call.settings)),
       readActivity: (call) => on(call, (service) => readActivity(service, call.settings)),
     },

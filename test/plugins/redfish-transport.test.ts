@@ -209,17 +209,33 @@ describe("Redfish BMCs that fail", () => {
     bmc.faults.set([fault]);
     const isAway = expect.objectContaining({ retryable: true, away: true });
     await expect(driver.power.read(call())).rejects.toEqual(isAway);
-    await expect(driver.power.setBootDevice?.(call(), "PXE", { persistent: false })).rejects.toEqual(isAway);
+    const setBootDevice = () => driver.power.setBootDevice?.(call({ seconds: 1 }), "PXE", { persistent: false });
+    await expect(setBootDevice()).rejects.toEqual(isAway);
     expect(await lab.step("read_inventory")).toMatchObject({ kind: "failed", away: true });
     bmc.faults.clear();
     expect(await lab.step("read_inventory")).toMatchObject({ kind: "done" });
     // The boot device can be set twice; a medium may have been inserted, so that nothing begins again.
     bmc.faults.set([{ ...fault, method: "PATCH" }]);
-    await expect(driver.power.setBootDevice?.(call(), "PXE", { persistent: false })).rejects.toEqual(isAway);
+    await expect(setBootDevice()).rejects.toEqual(isAway);
     bmc.faults.set([{ kind: "lost-answer", method: "POST", path: "InsertMedia" }]);
     const insert = driver.media?.insert(call(), "http://10.0.0.1/a.iso", { writeProtected: true });
     await expect(insert).rejects.toMatchObject({ away: false });
   });
+
+  test.each<[string, Pick<Fault, "method" | "path" | "times">]>([
+    ["to everything", { times: 3 }],
+    ["to the change", { method: "PATCH", times: 2 }],
+    ["when it was asked for the session", { method: "POST", path: "/Sessions", times: 1 }],
+  ])(
+    "a boot device was not set by a BMC that answered 503 without a time %s: it is asked again [R-930]",
+    async (_what, where) => {
+      await using lab = await redfishLab({ traits: "strict" });
+      lab.bmc.faults.set([{ kind: "answer", status: 503, body: "none", ...where }]);
+      await lab.driver.power.setBootDevice?.(lab.call(), "PXE", { persistent: false });
+      expect(lab.bmc.faults.list()).toEqual([]);
+      expect(await lab.driver.power.readBootDevice?.(lab.call())).toMatchObject({ device: "PXE" });
+    },
+  );
 
   test("Redfish reports no BMC as away that has no free session, or that is gone from the DNS", async () => {
     await using lab = await redfishLab({ traits: "strict" });
