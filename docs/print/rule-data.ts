@@ -63,7 +63,7 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-743",
-        rule: "Values that vendors give to many machines, and those in `Site.sharedIdentities`, identify no machine.",
+        rule: "Values that vendors give to many machines, locally administered MAC addresses, and values in `Site.sharedIdentities` identify no machine.",
       },
     ],
   },

@@ -136,16 +136,12 @@ const SHARED_UUIDS: ReadonlySet<string> = new Set(
 
 /** Interfaces between a machine and its own BMC have the same address on every machine of a model. */
 const INTERNAL_INTERFACE = /usb|host.?interface|virtual.?nic|rndis|\bcdc|idrac/i;
-const SHARED_MACS: ReadonlySet<string> = new Set([
-  "be:3a:f2:b6:05:9f",
-  "0a:ca:fe:f0:0d:04",
-  "00:11:22:33:44:55",
-  "12:34:56:78:9a:bc",
-]);
+/** Groups, and addresses that software or a vendor has chosen: bridges and links to BMCs have equal ones everywhere. */
+const MULTICAST_OR_LOCAL = 0b11;
 
 /** Whether a MAC, in lower case with colons, identifies the machine with this interface. */
 export function isMeaningfulMac(mac: string, interfaceName: string): boolean {
-  const isMulticast = (Number.parseInt(mac.slice(0, 2), 16) & 1) === 1;
+  const isUniversal = (Number.parseInt(mac.slice(0, 2), 16) & MULTICAST_OR_LOCAL) === 0;
   const isOneByte = mac.replaceAll(mac.slice(0, 2), "").replaceAll(":", "") === "";
-  return !isMulticast && !isOneByte && !SHARED_MACS.has(mac) && !INTERNAL_INTERFACE.test(interfaceName);
+  return isUniversal && !isOneByte && mac !== "00:11:22:33:44:55" && !INTERNAL_INTERFACE.test(interfaceName);
 }

@@ -77,8 +77,9 @@ describe("registration", () => {
     ]);
   });
 
-  test("another system of the same controller is another machine, and sharedController allows the same one", async () => {
+  test("another system, or another port, of the same controller is another machine, and sharedController allows the same one", async () => {
     const bmc = unique("bmc");
+    await registered(fake({ controller: `${bmc}:6230` }), fake({ controller: `${bmc}:6231` }));
     await registered(fake({ controller: bmc, serial: "S1" }), fake({ controller: bmc, serial: "S2" }));
     const [, third] = await registered(
       fake({ controller: unique("bmc") }),
@@ -184,7 +185,6 @@ describe("inspection", () => {
       { serial: "m2", ...nic("A0-36-9F-00-00-01") },
       "MAC",
     ],
-    ["local MAC", nic("52:54:00:00:aa:01"), nic("52:54:00:00:aa:01"), "MAC"],
   ])(
     "a %s that another node has is a conflict on both nodes until one of them is deleted [R-741]",
     async (_what, one, two, kind) => {
@@ -210,11 +210,8 @@ describe("inspection", () => {
     ],
     ["MAC of an internal USB link", nic("be:3a:f2:b6:05:9f"), nic("be:3a:f2:b6:05:9f")],
     ["MAC of an interface to the BMC", nic("a0:36:9f:00:01:01", "usb0"), nic("a0:36:9f:00:01:01", "usb0")],
-    [
-      "local MAC of different machines",
-      { serial: "l1", ...nic("52:54:00:00:aa:02") },
-      { serial: "l2", ...nic("52:54:00:00:aa:02") },
-    ],
+    ["MAC of a bridge of containers", nic("02:42:ac:11:00:02", "docker0"), nic("02:42:ac:11:00:02", "docker0")],
+    ["locally administered MAC", nic("52:54:00:00:aa:01"), nic("52:54:00:00:aa:01")],
   ])("a %s makes no conflict [R-743]", async (_what, one, two) => {
     const [a, b] = await inspected(one, two);
     expect([await conflictOf(a), await conflictOf(b)]).toEqual([null, null]);

@@ -109,12 +109,15 @@ describe("UUIDs", () => {
 describe("MACs", () => {
   test.each([
     ["a0:36:9f:00:00:01", "eth0", true],
-    ["52:54:00:12:34:57", "eth0", true],
     ["00:00:00:00:00:00", "eth0", false],
     ["ff:ff:ff:ff:ff:ff", "eth0", false],
     ["01:00:5e:00:00:01", "eth0", false],
+    ["00:11:22:33:44:55", "eth0", false],
+    // Of virtual machines, links to BMCs, bridges of containers, bonds.
+    ["52:54:00:12:34:57", "eth0", false],
     ["be:3a:f2:b6:05:9f", "eth4", false],
-    ["0a:ca:fe:f0:0d:04", "eth4", false],
+    ["02:42:ac:11:00:02", "docker0", false],
+    ["fe:00:00:00:00:01", "bond0", false],
     ["a0:36:9f:00:00:01", "usb0", false],
     ["a0:36:9f:00:00:01", "Host Interface", false],
     ["a0:36:9f:00:00:01", "Virtual NIC 1", false],

@@ -161,10 +161,7 @@ const KINDS = sql.raw(`'{${Object.keys(IDENTITY_KINDS).join()}}'::text[]`);
 /** Other nodes with one value that are looked at. More of them have been marked before. */
 const OTHERS_MAX = sql.raw("100");
 
-/**
- * The values of nodes that others have too, if they mean that both are one machine. A locally administered MAC means
- * nothing between machines with different serial numbers or UUIDs.
- */
+/** The values of nodes that others have too, if they mean that both are one machine. */
 function pairs(nodeIds: SQL, shared: readonly string[]): SQL {
   const without = textArray(shared);
   return sql`(
@@ -172,13 +169,7 @@ function pairs(nodeIds: SQL, shared: readonly string[]): SQL {
       from ${nodeIds} given(id) join ${VALUES} mine on mine.node_id = given.id cross join lateral (
         select node_id, system from ${VALUES} other where other.kind = mine.kind and other.value = mine.value and other.node_id <> mine.node_id limit ${OTHERS_MAX}
       ) theirs where mine.kind = 'CONTROLLER' or mine.value <> all(${without}::text[])
-    ) pair where case kind
-      when 'CONTROLLER' then system = other_system or '' in (system, other_system)
-      when 'MAC' then value !~ '^.[26ae]' or not exists (
-        select from ${nodeIdentities} one join ${nodeIdentities} two on two.kind = one.kind
-        where one.node_id = pair.node_id and two.node_id = pair.other_id and one.kind in ('UUID', 'SERIAL_NUMBER')
-          and one.value <> two.value and one.value <> all(${without}::text[]) and two.value <> all(${without}::text[]))
-      else true end`;
+    ) pair where kind <> 'CONTROLLER' or system = other_system or '' in (system, other_system)`;
 }
 
 /**
