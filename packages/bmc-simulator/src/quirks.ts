@@ -266,7 +266,7 @@ export const QUIRKS: Readonly<Record<QuirkName, Quirk>> = {
     after: (_request, shown) => {
       const marked = ["Name", "Model", "SerialNumber", "Manufacturer", "HostName"].flatMap((name) => {
         const text = textAt(shown, name);
-        return text === null ? [] : [[name, `\u001B[31m${text}\u202E\u200B`] as const];
+        return text ? [[name, `\u001B[31m${text}\u202E\u200B`] as const] : [];
       });
       return { ...shown, ...Object.fromEntries(marked) };
     },
