@@ -81,6 +81,8 @@ func TestEveryBlockDeviceWithASizeIsListed(t *testing.T) {
 		"mmcblk0":      {"size": "2097152", "device/name": "eMMC", "device/type": "MMC"},
 		"mmcblk1":      {"size": "2097152", "device/name": "SD card", "device/type": "SD"},
 		"mmcblk0boot0": {"size": "8192", "ro": "1"},
+		"mmcblk0boot1": {"size": "8192"},
+		"mmcblk0rpmb":  {"size": "8192"},
 	})
 	names := func(disks []Disk) string {
 		var list []string
