@@ -34,7 +34,13 @@ export function lazySchema<Made extends Zod.ZodType>(make: (z: typeof Zod) => Ma
   };
 }
 
-/** The module that `import` loads, not its copy for CommonJS, of which the service would have both. */
+/**
+ * The module that `import` loads, not its copy for CommonJS, of which the service would have both. Its global names are
+ * hidden: the service would replace a process in which a call has added some.
+ */
 function zod(): typeof Zod {
-  return load(fileURLToPath(import.meta.resolve("zod"))) as typeof Zod;
+  const module = load(fileURLToPath(import.meta.resolve("zod"))) as typeof Zod;
+  for (const name of Object.keys(globalThis))
+    if (name.startsWith("__zod_")) Object.defineProperty(globalThis, name, { enumerable: false });
+  return module;
 }

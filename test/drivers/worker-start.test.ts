@@ -28,3 +28,22 @@ describe("start of a worker", () => {
     expect(modules.filter((url) => url.includes("/node_modules/zod/"))).toEqual([]);
   });
 });
+
+/** Prints what the first validation of a value changes in a process, for which the service would replace it. */
+const VALIDATION = `
+const [traces, settings] = process.argv.slice(1);
+const { noteProcess } = await import(traces);
+const { redfishSettings } = await import(settings);
+const change = noteProcess();
+redfishSettings.safeParse({});
+console.log(change());
+`;
+
+test("a call that validated a value cost its process, as the schema library adds global names", () => {
+  const files = ["src/drivers/isolation/process-traces.ts", "plugins/redfish/settings.ts"];
+  const urls = files.map((file) => new URL(`../../${file}`, import.meta.url).href);
+  const printed = execFileSync(process.execPath, ["--input-type=module", "--eval", VALIDATION, ...urls], {
+    encoding: "utf8",
+  });
+  expect(printed.trim()).toBe("null");
+});
