@@ -79,7 +79,7 @@ export class Authenticator {
   async #identityOf({ authorization, address, isAmbiguous = false }: Presented): Promise<Identity | Rejection> {
     if (isAmbiguous) return { rejected: "AMBIGUOUS", message: "Send one Authorization header, not several." };
     const [isBearer, credential = ""] = /^Bearer(?: (.*))?$/i.exec(authorization ?? "Bearer") ?? [];
-    if (isBearer === undefined) return this.#failed(address);
+    if (isBearer === undefined) return this.#mayFail(address) ? UNKNOWN : tooMany();
     if (credential === "") return this.isOpen ? ANONYMOUS : { rejected: "MISSING", message: "The token is missing." };
     if (this.#token !== null && isSame(credential, this.#token)) return CONFIGURED;
     return this.#ofApiToken(credential, address);
@@ -87,11 +87,15 @@ export class Authenticator {
 
   async #ofApiToken(text: string, address: string): Promise<Identity | Rejection> {
     const given = readApiToken(text);
-    if (!given) return this.#failed(address);
-    const known = this.#directory.token(given.id);
-    if (!known && !this.#mayFail(address)) return tooMany();
-    const token = known ?? (await this.#directory.lookUp(given.id));
-    if (!token || !isSecretOf(given.secret, token.hash)) return this.#failed(address);
+    const known = given && this.#directory.token(given.id);
+    if (known && isSecretOf(given.secret, known.hash)) return this.#used(known);
+    // Counts as a failure before it is looked up.
+    if (!this.#mayFail(address)) return tooMany();
+    const stored = given && !known ? await this.#directory.lookUp(given.id) : undefined;
+    return stored && given && isSecretOf(given.secret, stored.hash) ? this.#used(stored) : UNKNOWN;
+  }
+
+  #used(token: KnownToken): Identity | Rejection {
     const identity = this.#identityOfToken(token);
     if (!isRejection(identity)) this.#directory.noteUse(token.id);
     return identity;
@@ -117,10 +121,6 @@ export class Authenticator {
 
   #actorOf(identity: Identity): Actor {
     return actorOf(identity, this.#directory.rules, new Date());
-  }
-
-  #failed(address: string): Rejection {
-    return this.#mayFail(address) ? UNKNOWN : tooMany();
   }
 
   /** Whether the address may fail once more in this second. */

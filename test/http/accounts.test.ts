@@ -97,6 +97,21 @@ describe("token of an account", () => {
     expect((await ostler.ask(NODES, {}, as(other.secret))).status).toBe(200);
   });
 
+  test("an expired token is refused with the time of its expiry", async () => {
+    const { secret, id } = await tokenWith("viewer");
+    await ostler.test
+      .sql`update tokens set expires_at = now() - interval '1 minute', version = version + 1 where id = ${id}`;
+    await ostler.test.sql`update access_version set version = version + 1`;
+    await edit("putRole", { name: "any", scope: "READ" });
+    expect((await ostler.ask(NODES, {}, as(secret))).errors[0]?.message).toMatch(/^The token expired at /);
+  });
+
+  test("a token in the URL is ignored", async () => {
+    const { secret } = await tokenWith("admin");
+    const response = await fetch(`${ostler.url}/graphql?token=${secret}&query=${encodeURIComponent(NODES)}`);
+    expect(response.status).toBe(401);
+  });
+
   test("a token is stored only as a hash", async () => {
     const { secret } = await tokenWith("viewer");
     expect(await ostler.dump()).not.toContain(secret.slice(14, 40));

@@ -1,6 +1,7 @@
 /** Roles, and their grants to principals. */
 import { and, asc, eq, inArray, isNull, sql } from "drizzle-orm";
 import type { Scope } from "../../lifecycle/scopes.ts";
+import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { accounts, grants, roles } from "../tables.ts";
 
@@ -15,6 +16,19 @@ export async function allRoles(reader: Reader): Promise<RoleRow[]> {
 /** All grants, by principal and role; those that have expired too. */
 export async function allGrants(reader: Reader): Promise<GrantRow[]> {
   return reader.select().from(grants).orderBy(asc(grants.principal), asc(grants.role));
+}
+
+/** The grants of principals, by role; those that have expired too. */
+export async function grantsOfPrincipals(
+  reader: Reader,
+  principals: readonly string[],
+): Promise<Map<string, GrantRow[]>> {
+  const rows = await reader
+    .select()
+    .from(grants)
+    .where(inArrayParam(grants.principal, principals))
+    .orderBy(asc(grants.role));
+  return Map.groupBy(rows, ({ principal }) => principal);
 }
 
 export async function rolesByNames(reader: Reader, names: readonly string[]): Promise<RoleRow[]> {

@@ -32,13 +32,16 @@ export async function tokenById(reader: Reader, id: string): Promise<KnownToken 
 export const tokensByIds = rowsBy(tokens, tokens.id);
 
 /** The tokens of accounts, newest first; those that cannot be used too. */
-export async function tokensOfAccounts(reader: Reader, accountIds: readonly string[]): Promise<TokenRow[]> {
-  if (accountIds.length === 0) return [];
-  return reader
+export async function tokensOfAccounts(
+  reader: Reader,
+  accountIds: readonly string[],
+): Promise<Map<string, TokenRow[]>> {
+  const rows = await reader
     .select()
     .from(tokens)
     .where(inArrayParam(tokens.accountId, accountIds))
     .orderBy(desc(tokens.createdAt), asc(tokens.id));
+  return Map.groupBy(rows, ({ accountId }) => accountId);
 }
 
 export async function insertToken(tx: Tx, row: typeof tokens.$inferInsert): Promise<void> {

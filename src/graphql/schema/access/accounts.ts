@@ -3,12 +3,13 @@ import type { AccountEdited } from "../../../engine/access/accounts.ts";
 import type { TokenChoice, TokenCreated, TokensRevoked } from "../../../engine/access/tokens.ts";
 import { accountsByIds, allAccounts } from "../../../store/access/accounts.ts";
 import type { AccountRow } from "../../../store/access/accounts.ts";
+import { grantsOfPrincipals } from "../../../store/access/grants.ts";
 import { tokensByIds, tokensOfAccounts } from "../../../store/access/tokens.ts";
 import type { TokenRow } from "../../../store/access/tokens.ts";
 import { builder, given, needs } from "../../base/builder.ts";
 import { payloadType, refusalFields } from "../../base/payload.ts";
 import { addAccessMutation } from "./access-mutation.ts";
-import { GrantRef, grantsOf } from "./roles.ts";
+import { GrantRef } from "./roles.ts";
 
 const AccessTokenRef = builder.objectRef<TokenRow>("AccessToken").implement({
   description: "Token of an account. The secret itself is not stored.",
@@ -56,12 +57,12 @@ const AccountRef = builder.objectRef<AccountRow>("Account").implement({
     grants: t.field({
       type: [GrantRef],
       description: "Its roles. Those that have expired are among them.",
-      resolve: ({ name }, _args, context) => grantsOf(`account:${name}`, context),
+      resolve: ({ name }, _args, { load }) => load.below(grantsOfPrincipals, `account:${name}`, null, []),
     }),
     tokens: t.field({
       type: [AccessTokenRef],
       description: "Its tokens, newest first. Those that have ended are among them.",
-      resolve: ({ id }, _args, { services }) => tokensOfAccounts(services.database.reader, [id]),
+      resolve: ({ id }, _args, { load }) => load.below(tokensOfAccounts, id, null, []),
     }),
   }),
 });

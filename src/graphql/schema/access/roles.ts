@@ -1,10 +1,9 @@
 /** Roles, and who has them. */
 import type { RoleEdited, RolesEdited } from "../../../engine/access/roles.ts";
 import { SCOPE_MEANING } from "../../../lifecycle/scopes.ts";
-import { allGrants, allRoles } from "../../../store/access/grants.ts";
+import { allGrants, allRoles, grantsOfPrincipals } from "../../../store/access/grants.ts";
 import type { GrantRow, RoleRow } from "../../../store/access/grants.ts";
 import { builder, enumValues, given, needs } from "../../base/builder.ts";
-import type { Context } from "../../base/context.ts";
 import { payloadType, refusalFields } from "../../base/payload.ts";
 import { addAccessMutation } from "./access-mutation.ts";
 
@@ -61,11 +60,6 @@ builder.queryField("grants", (t) =>
   }),
 );
 
-/** The grants of a principal, read once for all of a request. */
-export async function grantsOf(principal: string | null, { services }: Context): Promise<GrantRow[]> {
-  return (await allGrants(services.database.reader)).filter((grant) => grant.principal === principal);
-}
-
 // ---- mutations
 
 const RoleGrantInput = builder.inputType("RoleGrantInput", {
@@ -101,7 +95,8 @@ addAccessMutation("setRoles", {
     grants: t.field({
       type: [GrantRef],
       description: "The grants of the principal after the change; empty if the request was refused.",
-      resolve: ({ principal }, _args, context) => grantsOf(principal, context),
+      resolve: ({ principal }, _args, { load }) =>
+        principal === null ? [] : load.below(grantsOfPrincipals, principal, null, []),
     }),
     ...refusalFields(t, "Every reason why the request was refused; empty if it succeeded."),
   })),
