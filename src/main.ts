@@ -92,8 +92,8 @@ async function migrate(args: readonly string[]): Promise<void> {
 
 async function runSecretsCommand(args: readonly string[]): Promise<void> {
   const { secretsCommand } = await import("./commands/secrets.ts");
-  const { text, isComplete } = await secretsCommand(process.env, args);
-  printAndExit(text, isComplete ? 0 : 1);
+  const { lines, isComplete } = await secretsCommand(process.env, args);
+  printAndExit(`${lines.join("\n")}\n`, isComplete ? 0 : 1);
 }
 
 main(process.argv.slice(2)).catch((error: unknown) => {

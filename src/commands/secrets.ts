@@ -13,10 +13,9 @@ import { dataKeyRows, masterIdOf, openKeyring } from "../store/secrets/keyring.t
 import type { Keyring } from "../store/secrets/keyring.ts";
 import { readMasterKeys } from "../store/secrets/master-keys.ts";
 import { countSecrets, encryptAllSecrets } from "../store/secrets/reencryption.ts";
-import type { Reencrypted } from "../store/secrets/reencryption.ts";
 
 interface Done {
-  readonly text: string;
+  readonly lines: readonly string[];
   /** False: some secrets could not be read. */
   readonly isComplete: boolean;
 }
@@ -31,40 +30,36 @@ interface Stored {
 const ACTIONS: Readonly<Record<string, (stored: Stored) => Promise<Done>>> = {
   async status({ database, declared }) {
     const counts = await countSecrets(database, declared);
-    const keys = await dataKeyRows(database.reader);
-    const known = new Set<string | null>(keys.map(({ id }) => id));
-    const lines = [
-      ...keys.map((key) => {
-        const about = [
-          `encrypted with master key ${masterIdOf(key)}`,
-          ...(key.rotatedAt ? [] : ["rotation unfinished"]),
-        ];
-        return `data key ${key.id}, ${about.join(", ")}: ${counts.get(key.id) ?? 0} secrets`;
-      }),
-      ...[...counts]
-        .filter(([id]) => !known.has(id))
-        .map(([id, count]) =>
-          id === null ? `in clear: ${count} secrets` : `data key ${id}, which is missing: ${count} secrets`,
-        ),
-    ];
-    return {
-      text: lines.map((line) => `${line}\n`).join("") || "There are no secrets and no keys.\n",
-      isComplete: true,
-    };
+    const keys = (await dataKeyRows(database.reader)).map((key) => {
+      const count = counts.get(key.id) ?? 0;
+      counts.delete(key.id);
+      const unfinished = key.rotatedAt ? "" : ", rotation unfinished";
+      return `data key ${key.id}, encrypted with master key ${masterIdOf(key)}${unfinished}: ${count} secrets`;
+    });
+    const others = [...counts].map(
+      ([id, count]) => `${id === null ? "in clear" : `data key ${id}, which is missing`}: ${count} secrets`,
+    );
+    const lines = [...keys, ...others];
+    return { lines: lines.length > 0 ? lines : ["There are no secrets and no keys."], isComplete: true };
   },
-  async encrypt({ database, keyring, declared }) {
-    return done("Encrypted", await encryptAllSecrets(database, keyring, declared));
+  async encrypt(stored) {
+    return encrypted("Encrypted", stored);
   },
-  async rotate({ database, keyring, declared }) {
-    const { id, isNew } = await database.transaction((tx) => keyring.rotate(tx));
-    const what = isNew ? `Added data key ${id}` : `Continued the rotation to data key ${id}`;
-    return done(`${what}; encrypted`, await encryptAllSecrets(database, keyring, declared));
+  async rotate(stored) {
+    const { id, isNew } = await stored.database.transaction((tx) => stored.keyring.rotate(tx));
+    return encrypted(`${isNew ? "Added" : "Continued the rotation to"} data key ${id}; encrypted`, stored);
   },
   async rewrap({ database, keyring }) {
     const count = await database.transaction((tx) => keyring.rewrap(tx));
-    return { text: `Encrypted ${count} data keys with the newest master key.\n`, isComplete: true };
+    return { lines: [`Encrypted ${count} data keys with the newest master key.`], isComplete: true };
   },
 };
+
+async function encrypted(what: string, { database, keyring, declared }: Stored): Promise<Done> {
+  const { count, problems } = await encryptAllSecrets(database, keyring, declared);
+  const lines = [`${what} ${count} secrets.`, ...problems.map((problem) => `Not encrypted: ${problem}`)];
+  return { lines, isComplete: problems.length === 0 };
+}
 
 /** Carries out a command; throws a sentence for operators. */
 export async function secretsCommand(
@@ -94,9 +89,4 @@ async function withSecrets(config: Config, action: (stored: Stored) => Promise<D
     },
     log,
   );
-}
-
-function done(what: string, { count, problems }: Reencrypted): Done {
-  const lines = [`${what} ${count} secrets.`, ...problems.map((problem) => `Not encrypted: ${problem}`)];
-  return { text: lines.map((line) => `${line}\n`).join(""), isComplete: problems.length === 0 };
 }

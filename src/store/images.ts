@@ -1,4 +1,4 @@
-/** Images of operating systems, their default user data, and what uses them. */
+/** Images of operating systems, and what uses them. */
 import { and, asc, eq, inArray, isNull, or, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { Architecture, ImageFormat } from "../lifecycle/images.ts";
@@ -8,9 +8,7 @@ import type { Reader, Tx } from "./postgres/database.ts";
 import { pageClauses, pageOf } from "./postgres/pagination.ts";
 import type { Page, PageRequest } from "./postgres/pagination.ts";
 import { beginsWith, isNamed, rowsByNames } from "./names.ts";
-import type { Keyring, SecretError } from "./secrets/keyring.ts";
-import { decryptSecrets, encryptSecrets, SECRET_COLUMNS } from "./secrets/secret-columns.ts";
-import { imageSecrets, images, keyOfName, nodes, operationSecrets, operations } from "./tables.ts";
+import { images, keyOfName, nodes, operations } from "./tables.ts";
 
 export type ImageRow = typeof images.$inferSelect;
 
@@ -173,58 +171,4 @@ export async function nodesWithImages(
     .where(inArrayParam(nodes.imageId, ids))
     .groupBy(nodes.imageId);
   return new Map(rows.flatMap(({ imageId, ...use }) => (imageId === null ? [] : [[imageId, use]])));
-}
-
-// ---- user data
-
-/** Stores, replaces or removes (null) the default user data of an image. */
-export async function putImageUserData(tx: Tx, keyring: Keyring, imageId: string, given: string | null): Promise<void> {
-  if (given === null) {
-    await tx.delete(imageSecrets).where(eq(imageSecrets.imageId, imageId));
-    return;
-  }
-  const userData = await encryptSecrets(tx, keyring, { column: SECRET_COLUMNS.imageUserData, row: imageId }, given);
-  await tx
-    .insert(imageSecrets)
-    .values({ imageId, userData })
-    .onConflictDoUpdate({ target: imageSecrets.imageId, set: { userData } });
-}
-
-/** The default user data of an image, to be copied to an operation. */
-export async function imageUserData(
-  reader: Reader,
-  keyring: Keyring,
-  imageId: string,
-): Promise<string | SecretError | null> {
-  const rows = await reader.select().from(imageSecrets).where(eq(imageSecrets.imageId, imageId));
-  const values = rows.map((row) => [imageId, row.userData] as const);
-  return (await decryptSecrets(reader, keyring, SECRET_COLUMNS.imageUserData, values)).get(imageId) ?? null;
-}
-
-export async function putOperationUserData(
-  tx: Tx,
-  keyring: Keyring,
-  operationId: string,
-  userData: string,
-): Promise<void> {
-  const cell = { column: SECRET_COLUMNS.operationUserData, row: operationId };
-  const encrypted = await encryptSecrets(tx, keyring, cell, userData);
-  await tx.insert(operationSecrets).values({ operationId, userData: encrypted });
-}
-
-/** User data of operations, for calls of drivers and for restarts. */
-export async function userDataOf(
-  reader: Reader,
-  keyring: Keyring,
-  operationIds: readonly string[],
-): Promise<Map<string, string | SecretError>> {
-  const rows = await storedUserData(reader, operationIds);
-  const values = rows.map(({ operationId, userData }) => [operationId, userData] as const);
-  return decryptSecrets(reader, keyring, SECRET_COLUMNS.operationUserData, values);
-}
-
-const storedUserData = rowsBy(operationSecrets, operationSecrets.operationId);
-
-export async function deleteOperationUserData(tx: Tx, operationId: string): Promise<void> {
-  await tx.delete(operationSecrets).where(eq(operationSecrets.operationId, operationId));
 }

@@ -11,9 +11,9 @@ import { text } from "node:stream/consumers";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { secretsOfNodes } from "../../src/store/nodes/nodes.ts";
 import { dataKeyRows, orThrow } from "../../src/store/secrets/keyring.ts";
 import { countSecrets } from "../../src/store/secrets/reencryption.ts";
+import { SECRETS, secretsOf } from "../../src/store/secrets/secrets.ts";
 import { TEST_KEYS, testKeyring } from "../support/keyring.ts";
 import { check, prove } from "../support/proof.ts";
 import { runEngine } from "../support/running-engine.ts";
@@ -81,7 +81,7 @@ await prove(async () => {
     counts.size === 1 && counts.get(newest?.id ?? "") === NODES,
     JSON.stringify([...counts]),
   );
-  const found = await secretsOfNodes(database.reader, await testKeyring(database), registered.nodeIds);
+  const found = await secretsOf(database.reader, await testKeyring(database), SECRETS.ofNodes, registered.nodeIds);
   check(
     "every secret is readable, and that of its node",
     registered.nodeIds.every((id, index) => orThrow(found.get(id) ?? {})["fake"]?.["password"] === passwordOf(index)),

@@ -11,11 +11,12 @@ import type { DiscoverCall, DiscoverInterface, Driver } from "../../src/drivers/
 import type { DiscoverRequest } from "../../src/engine/discovery/discover.ts";
 import { isFingerprintOf } from "../../src/engine/input/secret-fingerprint.ts";
 import type { Database, Tx } from "../../src/store/postgres/database.ts";
-import { discoveriesPages, discoverySecretsOf } from "../../src/store/operations/discoveries.ts";
+import { discoveriesPages } from "../../src/store/operations/discoveries.ts";
 import type { DiscoveryRow } from "../../src/store/operations/discoveries.ts";
 import { nodesByNames } from "../../src/store/nodes/nodes.ts";
 import type { operations } from "../../src/store/tables.ts";
-import { secretsOf, testKeyring } from "../support/keyring.ts";
+import { SECRETS } from "../../src/store/secrets/secrets.ts";
+import { secretsIn, secretsOf } from "../support/keyring.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { EngineUnderTest } from "../support/builders.ts";
 import { aDriver } from "../support/driver.ts";
@@ -382,7 +383,7 @@ describe("discovery secrets", () => {
       settings: { password: PASSWORD, gate: gate.name, dead: [host(9)] },
     });
     await gate.arrivals();
-    expect(await discoverySecretsOf(ostler.database.reader, await testKeyring(ostler.database), waiting)).toEqual({
+    expect(await secretsIn(ostler.database, SECRETS.ofDiscoveries, waiting)).toEqual({
       password: PASSWORD,
     });
     expect((await ostler.operation(waiting)).options.discovery?.settings).not.toHaveProperty("password");
@@ -390,7 +391,7 @@ describe("discovery secrets", () => {
     const id = await begin({ addresses: [host(1)], driver: "plain", settings: { password: PASSWORD } });
     for (const ended of [id, waiting]) {
       await ostler.operationEnds(ended);
-      expect(await discoverySecretsOf(ostler.database.reader, await testKeyring(ostler.database), ended)).toEqual({});
+      expect(await secretsIn(ostler.database, SECRETS.ofDiscoveries, ended)).toBeUndefined();
     }
     expect((await rows(id))[0]?.failure?.message).toContain('login root/"***" was refused');
   });
@@ -680,7 +681,7 @@ describe("discovery whose process ends", () => {
       "REGISTERED",
     ]);
     expect(Object.keys(await here.nodeStates())).toHaveLength(4);
-    expect(await discoverySecretsOf(here.database.reader, await testKeyring(here.database), id)).toEqual({});
+    expect(await secretsIn(here.database, SECRETS.ofDiscoveries, id)).toBeUndefined();
   });
 
   test("discovery whose process shuts down cancels its probes, records none of them, and is continued by another process", async () => {

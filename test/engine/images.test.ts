@@ -5,10 +5,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import type { NewImage } from "../../src/engine/images/images.ts";
-import { imagesByNames, userDataOf } from "../../src/store/images.ts";
+import { imagesByNames } from "../../src/store/images.ts";
 import type { ImageRow } from "../../src/store/images.ts";
 import { insertInventories } from "../../src/store/nodes/nodes.ts";
-import { testKeyring } from "../support/keyring.ts";
+import { SECRETS } from "../../src/store/secrets/secrets.ts";
+import { secretsIn } from "../support/keyring.ts";
 import { ALICE, aGate, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
 import type { AnyCall } from "../support/driver.ts";
@@ -440,8 +441,7 @@ describe("the plan of an image", () => {
 });
 
 describe("user data", () => {
-  const userDataIn = async (operationId: string) =>
-    (await userDataOf(reader, await testKeyring(ostler.database), [operationId])).get(operationId);
+  const userDataIn = (operationId: string) => secretsIn(ostler.database, SECRETS.operationUserData, operationId);
 
   test("the default of the image applies, the request replaces it, and null drops it", async () => {
     const image = await registered({ userData: "#cloud-config of the image" });

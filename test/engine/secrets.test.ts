@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, test } from "vitest";
 import type { AgentReport } from "../../src/engine/agents/agents.ts";
 import { keyIdOf } from "../../src/store/secrets/cipher.ts";
-import { openKeyring } from "../../src/store/secrets/keyring.ts";
+import { dataKeyRows, openKeyring } from "../../src/store/secrets/keyring.ts";
 import { countSecrets, encryptAllSecrets } from "../../src/store/secrets/reencryption.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 import type { TestNode } from "../support/builders.ts";
@@ -222,6 +222,20 @@ describe("a rotation", () => {
     expect((await ostler.database.transaction((tx) => keyring.rotate(tx))).isNew).toBe(true);
   });
 
+  test("that was interrupted is not taken for finished by an encrypt that began before it [R-913]", async () => {
+    const keyring = await testKeyring(ostler.database);
+    await encryptAllSecrets(ostler.database, keyring, NONE);
+    let added = "";
+    // The last transaction of the encryption, as other processes see it: a data key was added since its first one.
+    const transaction: typeof ostler.database.transaction = async (work) => {
+      if (added === "") added = (await ostler.database.transaction((tx) => keyring.rotate(tx))).id;
+      return ostler.database.transaction(work);
+    };
+    await encryptAllSecrets({ reader: ostler.database.reader, transaction }, keyring, NONE);
+    expect(await ostler.database.transaction((tx) => keyring.rotate(tx))).toEqual({ id: added, isNew: false });
+    await encryptAllSecrets(ostler.database, keyring, NONE);
+  });
+
   test("waits for a transaction that encrypts with the earlier data key, so that it misses no secret [R-914]", async () => {
     const keyring = await testKeyring(ostler.database);
     await encryptAllSecrets(ostler.database, keyring, NONE);
@@ -251,6 +265,30 @@ describe("secrets in clear", () => {
       "canary",
     );
     expect(await secretsOf(ostler.database, node.id)).toEqual({ guarded: { password: "canary-plain" } });
+  });
+
+  test("are counted, and a variable that is not secret is not, whatever its value looks like [R-915]", async () => {
+    const { clusterId } = await ostler.engine.createCluster(ALICE, {
+      name: "plain",
+      variables: { release: "v1.30.2" },
+    });
+    const before = await countSecrets(ostler.database, NONE);
+    expect(before.has(null)).toBe(false);
+    const token = JSON.stringify({ release: "v1.30.2", token: "canary-token", nothing: null });
+    await sql`update clusters set variables = ${token}::text::jsonb where id = ${clusterId ?? ""}`;
+    const declared = new Set(["token", "nothing", 'with "quotes"']);
+    expect(await countSecrets(ostler.database, declared)).toEqual(new Map([...before, [null, 1]]));
+    const { count } = await encryptAllSecrets(ostler.database, await testKeyring(ostler.database), declared);
+    expect(count).toBe(1);
+    // Also once no driver declares it.
+    const newest = (await dataKeyRows(ostler.database.reader)).at(-1)?.id ?? "";
+    expect((await countSecrets(ostler.database, NONE)).get(newest)).toBe((before.get(newest) ?? 0) + 1);
+    const [row] = await sql`select variables from clusters where id = ${clusterId ?? ""}`;
+    expect(row?.["variables"]).toMatchObject({
+      release: "v1.30.2",
+      nothing: null,
+      token: expect.stringMatching(/^v1\./),
+    });
   });
 
   test("need the keys once some are encrypted: off is refused [R-916]", async () => {

@@ -2,7 +2,8 @@
 import type { Database } from "../../src/store/postgres/database.ts";
 import { openKeyring, orThrow } from "../../src/store/secrets/keyring.ts";
 import type { Keyring } from "../../src/store/secrets/keyring.ts";
-import { secretsOfNodes } from "../../src/store/nodes/nodes.ts";
+import { SECRETS, secretsOf as readSecrets } from "../../src/store/secrets/secrets.ts";
+import type { SecretColumn } from "../../src/store/secrets/secrets.ts";
 import type { Secrets } from "../../src/store/nodes/nodes.ts";
 
 /** A key that all tests share, so that several processes can use one database. */
@@ -13,5 +14,14 @@ export function testKeyring(database: Pick<Database, "reader" | "transaction">):
 }
 
 export async function secretsOf(database: Pick<Database, "reader" | "transaction">, nodeId: string): Promise<Secrets> {
-  return orThrow((await secretsOfNodes(database.reader, await testKeyring(database), [nodeId])).get(nodeId) ?? {});
+  return (await secretsIn(database, SECRETS.ofNodes, nodeId)) ?? {};
+}
+
+export async function secretsIn<Value>(
+  database: Pick<Database, "reader" | "transaction">,
+  column: SecretColumn<Value>,
+  row: string,
+): Promise<Value | undefined> {
+  const found = await readSecrets(database.reader, await testKeyring(database), column, [row]);
+  return orThrow(found.get(row));
 }

@@ -8,7 +8,8 @@
 import { hashOf } from "../../runtime/canonical-json.ts";
 import { lockNodes, nodesByIds } from "../../store/nodes/nodes.ts";
 import { readSite } from "../../store/site.ts";
-import { NO_VARIABLES, withoutSecrets } from "../input/variables.ts";
+import { NO_VARIABLES } from "../../store/secrets/secrets.ts";
+import { withoutSecrets } from "../input/variables.ts";
 import { nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedRequest, refuseRequest } from "../input/answers.ts";

@@ -8,10 +8,9 @@ import { clustersByIds } from "../../store/nodes/clusters.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { SecretError } from "../../store/secrets/keyring.ts";
-import { MASK, openVariables } from "../../store/secrets/variables.ts";
-import type { OpenVariables } from "../../store/secrets/variables.ts";
-import type { EngineContext } from "../context.ts";
-import { HOST_GROUP, NO_VARIABLES, isJsonObject, overlay } from "../input/variables.ts";
+import { MASK, openVariables, SECRETS, withSecretNames } from "../../store/secrets/secrets.ts";
+import type { OpenVariables, VariablesParts } from "../../store/secrets/secrets.ts";
+import { HOST_GROUP, isJsonObject, overlay } from "../input/variables.ts";
 import type { EffectiveVariable, VariableSource } from "../input/variables.ts";
 import type { Submission } from "./submission.ts";
 
@@ -24,13 +23,13 @@ export interface EffectiveVariables extends OpenVariables {
 /** Returns the effective variables of each of these nodes. */
 export async function effectiveVariables(
   reader: Reader,
-  { keyring, registry: { secretVariables } }: Pick<EngineContext, "keyring" | "registry">,
+  parts: VariablesParts,
   nodes: readonly NodeRow[],
   { submission: { earlier, options }, given }: { readonly submission: Submission; readonly given: unknown },
 ): Promise<(node: NodeRow) => EffectiveVariables | SecretError> {
   const ids = [...new Set(nodes.flatMap(({ clusterId }) => (clusterId === null ? [] : [clusterId])))];
-  const column = { column: "clusterVariables", declared: secretVariables } as const;
-  const ofClusters = await openVariables(reader, keyring, column, await clustersByIds(reader, ids));
+  const { secretVariables } = parts.registry;
+  const variablesOf = await openVariables(reader, parts, SECRETS.clusterVariables, await clustersByIds(reader, ids));
   const own = isJsonObject(given) ? given : {};
   const known = new Map<string, EffectiveVariables>();
   return ({ clusterId, hostGroup }) => {
@@ -38,12 +37,11 @@ export async function effectiveVariables(
     const key = JSON.stringify([clusterId, group]);
     const found = known.get(key);
     if (found) return found;
-    const ofCluster = ofClusters.get(clusterId ?? "") ?? NO_VARIABLES;
+    const ofCluster = variablesOf(clusterId);
     if (ofCluster instanceof SecretError) return ofCluster;
     const values = overlay(ofCluster.values, { ...earlier.values, ...own }, { [HOST_GROUP]: group });
-    const secretNames = new Set(
-      [...secretVariables, ...ofCluster.secretNames, ...earlier.secretNames].filter((name) => name in values),
-    );
+    const names = [...secretVariables, ...ofCluster.secretNames, ...earlier.secretNames];
+    const { secretNames } = withSecretNames(values, names);
     const sourceOf = (name: string): VariableSource => {
       if (name === HOST_GROUP) return "HOST_GROUP";
       if (Object.hasOwn(own, name)) return "REQUEST";
@@ -52,7 +50,7 @@ export async function effectiveVariables(
     const list = Object.entries(values)
       .map(([name, value]) => ({ name, value: secretNames.has(name) ? MASK : value, source: sourceOf(name) }))
       .toSorted((a, b) => (a.name < b.name ? -1 : 1));
-    const hash = secretNames.size === 0 ? hashOf(values) : keyring.digest(canonicalJson(values));
+    const hash = secretNames.size === 0 ? hashOf(values) : parts.keyring.digest(canonicalJson(values));
     const effective = { values, secretNames, list, hash };
     known.set(key, effective);
     return effective;

@@ -7,13 +7,14 @@ import type { Refusal } from "../../errors.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { isUuid } from "../../runtime/uuid.ts";
-import { countImages, firstImageNames, imageByRef, imageUserData, keepImage } from "../../store/images.ts";
+import { countImages, firstImageNames, imageByRef, keepImage } from "../../store/images.ts";
 import type { ImageRef, ImageRow } from "../../store/images.ts";
 import { newestInventories } from "../../store/nodes/nodes.ts";
 import type { InventoryRow, NodeRow } from "../../store/nodes/nodes.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
 import { SecretError } from "../../store/secrets/keyring.ts";
 import type { Keyring } from "../../store/secrets/keyring.ts";
+import { SECRETS, secretsOf } from "../../store/secrets/secrets.ts";
 import type { JsonObject, Plan } from "../../store/records.ts";
 import { unreadableSecret } from "../input/unreadable-secret.ts";
 import { userDataFlaws } from "../images/image-rules.ts";
@@ -56,7 +57,7 @@ export async function operationImage(
   const image = "id" in ref && !isUuid(ref.id) ? undefined : await (keep ? keepImage(tx, ref) : imageByRef(tx, ref));
   if (!image) return { refusals: [restarts === null ? unknownImage(ref, await registered(tx)) : deletedImage(ref)] };
   if (userData !== undefined) return { image, userData };
-  const stored = await imageUserData(tx, keyring, image.id);
+  const stored = (await secretsOf(tx, keyring, SECRETS.imageUserData, [image.id])).get(image.id) ?? null;
   if (stored instanceof SecretError) return { refusals: [unreadableSecret(`Image ${image.name}`, stored)] };
   return { image, userData: stored };
 }

@@ -9,16 +9,15 @@ import { hashOf } from "../../runtime/canonical-json.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { nodesByIds } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
-import { userDataOf } from "../../store/images.ts";
 import { SecretError, orThrow, readable } from "../../store/secrets/keyring.ts";
-import { openVariables } from "../../store/secrets/variables.ts";
+import { NO_VARIABLES, openVariables, SECRETS, secretsOf } from "../../store/secrets/secrets.ts";
 import { operationsByIds } from "../../store/operations/operations.ts";
 import type { OperationRow } from "../../store/operations/operations.ts";
 import { plansByHashes } from "../../store/runs/plans.ts";
 import { cleanedUpAfter, newestWork } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import { unreadableSecret } from "../input/unreadable-secret.ts";
-import { NO_VARIABLES, withoutSecrets } from "../input/variables.ts";
+import { withoutSecrets } from "../input/variables.ts";
 import { idsOf, nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
@@ -102,7 +101,7 @@ interface PreparedRestart {
  */
 async function prepareRestart(
   reader: Reader,
-  { keyring, registry }: EngineContext,
+  context: EngineContext,
   request: RestartRequest,
   acceptance: Acceptance,
 ): Promise<PreparedRestart | Pick<SubmitAnswer, "refusals" | "results">> {
@@ -123,17 +122,12 @@ async function prepareRestart(
   const earlier = await earlierWork(reader, request, left);
   const operations = await operationsByIds(reader, [...new Set(taken.map(({ run }) => run.operationId))]);
   const newestFirst = operations.toSorted((a, b) => b.createdAt.getTime() - a.createdAt.getTime());
-  const userData = await userDataOf(
-    reader,
-    keyring,
-    operations.flatMap(({ id, userDataBytes }) => (userDataBytes === null ? [] : [id])),
-  );
-  const column = { column: "operationVariables", declared: registry.secretVariables } as const;
-  const variables = await openVariables(reader, keyring, column, operations);
+  const userData = await secretsOf(reader, context.keyring, SECRETS.operationUserData, idsOf(operations));
+  const variablesOf = await openVariables(reader, context, SECRETS.operationVariables, operations);
   const repeats: { readonly operation: OperationRow; readonly repeated: RepeatedRequest }[] = [];
   for (const operation of newestFirst) {
     const ownSecrets = readable(() => ({
-      earlier: request.keepVariables === false ? NO_VARIABLES : orThrow(variables.get(operation.id) ?? NO_VARIABLES),
+      earlier: request.keepVariables === false ? NO_VARIABLES : orThrow(variablesOf(operation.id)),
       userData: orThrow(userData.get(operation.id) ?? null),
     }));
     if (ownSecrets instanceof SecretError)

@@ -1,7 +1,6 @@
 /** Stores admitted operations with their runs, and starts the runs that can start now. */
 import { randomUUID } from "node:crypto";
 import { waveOfEach } from "../../lifecycle/waves.ts";
-import { putOperationUserData } from "../../store/images.ts";
 import { insertRuns } from "../../store/runs/new-runs.ts";
 import type { NewRun } from "../../store/runs/new-runs.ts";
 import { finishOperations, insertOperations, listWithClusters } from "../../store/operations/operations.ts";
@@ -9,12 +8,18 @@ import type { NewOperation } from "../../store/operations/operations.ts";
 import { storePlans } from "../../store/runs/plans.ts";
 import type { Waves } from "../../store/records.ts";
 import type { Keyring } from "../../store/secrets/keyring.ts";
-import { variablesEncryption } from "../../store/secrets/variables.ts";
-import type { OpenVariables, EncryptVariables } from "../../store/secrets/variables.ts";
+import {
+  NO_VARIABLES,
+  putSecrets,
+  SECRETS,
+  variablesEncryption,
+  withSecretNames,
+} from "../../store/secrets/secrets.ts";
+import type { EncryptVariables, OpenVariables } from "../../store/secrets/secrets.ts";
 import type { EngineContext } from "../context.ts";
 import { userDataBytes } from "../images/image-rules.ts";
 import type { StoredOperation } from "../input/answers.ts";
-import { NO_VARIABLES, overlayKeepingNulls } from "../input/variables.ts";
+import { overlayKeepingNulls } from "../input/variables.ts";
 import { nextPosition } from "../plans/plan.ts";
 import { waitOf } from "../scheduling/capacity-limits.ts";
 import { resolveWaves } from "../scheduling/waves.ts";
@@ -62,7 +67,7 @@ export async function storeOperations(
     return { request, operationId: randomUUID(), waves, runs: newRunsOf({ ...request, admitted: work }, waves) };
   });
   const given = made.map(({ request }) => variablesOf(request, context.registry.secretVariables));
-  const encryptGiven = await variablesEncryption(tx, keyring, "operationVariables", given);
+  const encryptGiven = await variablesEncryption(tx, keyring, SECRETS.operationVariables, given);
   await insertOperations(
     tx,
     made.map(({ request, operationId, waves, runs }, index) => ({
@@ -82,7 +87,8 @@ export async function storeOperations(
   transaction.afterCommit(() => knownPlans.add([...new Set(hashes)]));
   const runs = made.flatMap((one) => one.runs);
   const effective = new Set(runs.map(({ variables }) => variables));
-  await insertRuns(tx, rowsOf(made, hashes, await variablesEncryption(tx, keyring, "runVariables", effective)));
+  const encryptEffective = await variablesEncryption(tx, keyring, SECRETS.runVariables, effective);
+  await insertRuns(tx, rowsOf(made, hashes, encryptEffective));
   if (runs.some(({ start }) => start.waitReason !== "CONCURRENCY")) transaction.afterCommit(context.nudge);
   return made.map(({ operationId, request, runs: own }) => ({
     operationId,
@@ -131,8 +137,7 @@ function operationRow(
 
 /** The variables of a request, which a restart lays over those of the operations that it continues. */
 function variablesOf({ submission: { earlier }, terms }: AdmittedPart, declared: ReadonlySet<string>): OpenVariables {
-  const values = overlayKeepingNulls(earlier.values, terms.variables);
-  return { values, secretNames: new Set([...declared, ...earlier.secretNames]) };
+  return withSecretNames(overlayKeepingNulls(earlier.values, terms.variables), [...declared, ...earlier.secretNames]);
 }
 
 /** Stores what only some operations have. */
@@ -144,7 +149,7 @@ async function storeBeside(
 ): Promise<void> {
   const { tx } = transaction;
   await handOverPower(transaction, caller, { reason: terms.reason ?? null, admitted });
-  if (installed.userData !== null) await putOperationUserData(tx, keyring, id, installed.userData);
+  if (installed.userData !== null) await putSecrets(tx, keyring, SECRETS.operationUserData, [[id, installed.userData]]);
   const others = new Set(admitted.flatMap(({ node }) => node.clusterId ?? []));
   if (clusterId !== null) others.delete(clusterId);
   await listWithClusters(tx, id, [...others]);

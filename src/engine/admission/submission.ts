@@ -3,7 +3,7 @@ import type { Refusal } from "../../errors.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import type { ImageRef } from "../../store/images.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
-import type { OpenVariables } from "../../store/secrets/variables.ts";
+import type { OpenVariables } from "../../store/secrets/secrets.ts";
 import type { Plan, VerbOptions } from "../../store/records.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import type { Selection } from "../input/node-selector.ts";

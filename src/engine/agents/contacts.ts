@@ -7,21 +7,14 @@
  */
 import { randomUUID } from "node:crypto";
 import type { AgentResult } from "../../drivers/driver.ts";
-import {
-  agentSessionById,
-  countStranger,
-  endTask,
-  fixAgent,
-  noteSeen,
-  openedTask,
-} from "../../store/runs/agent-sessions.ts";
+import { agentSessionById, countStranger, endTask, fixAgent, noteSeen } from "../../store/runs/agent-sessions.ts";
 import type { AgentSessionView } from "../../store/runs/agent-sessions.ts";
 import { attemptsUnderWay, updateAttempt } from "../../store/runs/attempts.ts";
-import { secretsOfNodes } from "../../store/nodes/nodes.ts";
-import type { Tx } from "../../store/postgres/database.ts";
+import type { Reader, Tx } from "../../store/postgres/database.ts";
 import type { AgentIdentity, StoredJson, StoredTask } from "../../store/records.ts";
 import { recordRejectedCallback } from "../../store/runs/rejected-callbacks.ts";
-import { SecretError, orThrow } from "../../store/secrets/keyring.ts";
+import { orThrow, SecretError } from "../../store/secrets/keyring.ts";
+import { decrypted, SECRETS, secretsOf } from "../../store/secrets/secrets.ts";
 import { lockRun } from "../../store/runs/run-locks.ts";
 import { updateRun } from "../../store/runs/runs.ts";
 import { LruMap } from "../../runtime/lru-map.ts";
@@ -83,16 +76,14 @@ export class AgentContacts {
   async #opened(view: AgentSessionView, order: AgentOrder): Promise<AgentOrder> {
     const { session, run } = view;
     if (order.do !== "task" || !session.task) return order;
-    const { reader, keyring } = this.#parts;
-    const task = await openedTask(reader, keyring, session.id, session.task);
+    const task = await this.#openedTask(this.#parts.reader, session.id, session.task);
     if (!(task instanceof SecretError)) return { ...order, task: { ...order.task, args: task.args } };
     const { id, key } = session.task;
-    const error = { code: "SECRET_UNREADABLE", message: task.message, retryable: false };
     await this.#parts.transact(async (transaction) => {
       const { tx } = transaction;
       const locked = await lockRun(tx, run.id);
       if (!locked || (await agentSessionById(tx, session.id))?.session.task?.id !== id) return;
-      await deliverCallback(transaction, locked, { task: id, ok: false, error });
+      await deliverCallback(transaction, locked, unreadable(id, task));
       await endTask(tx, session.id, { id, key });
     });
     return { do: "wait", seconds: IDLE_SECONDS };
@@ -189,11 +180,16 @@ export class AgentContacts {
     { secret }: Bearer,
     task: StoredTask,
   ): Promise<Redactor> {
-    const { keyring } = this.#parts;
-    const ofNode = orThrow((await secretsOfNodes(tx, keyring, [nodeId])).get(nodeId) ?? {});
-    const { args } = orThrow(await openedTask(tx, keyring, id, task));
+    const found = await secretsOf(tx, this.#parts.keyring, SECRETS.ofNodes, [nodeId]);
+    const ofNode = orThrow(found.get(nodeId) ?? {});
+    const opened = orThrow(await this.#openedTask(tx, id, task));
     const texts = Object.values(ofNode).flatMap((fields) => Object.values(fields));
-    return createRedactor([...texts, secret, ...taskSecrets(args)]);
+    return createRedactor([...texts, secret, ...taskSecrets(opened.args)]);
+  }
+
+  /** A task with its arguments. */
+  async #openedTask(reader: Reader, id: string, task: StoredTask): Promise<StoredTask | SecretError> {
+    return (await decrypted(reader, this.#parts.keyring, SECRETS.agentTasks, [[id, task]])).get(id) ?? task;
   }
 
   /** Removes a task that nothing waits for any more, with its arguments. */
@@ -204,6 +200,11 @@ export class AgentContacts {
       if (now?.session.task?.id === task.id && !currentTask(now)) await endTask(tx, session.id);
     });
   }
+}
+
+/** The result of a task whose secrets cannot be read. */
+function unreadable(task: string, { message }: SecretError): StoredJson {
+  return { task, ok: false, error: { code: "SECRET_UNREADABLE", message, retryable: false } };
 }
 
 /** Ends the wait of a step for the first contact. */

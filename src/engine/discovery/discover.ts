@@ -7,9 +7,10 @@ import { randomUUID } from "node:crypto";
 import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import type { Registry } from "../../drivers/registry.ts";
-import { insertDiscoveries, putDiscoverySecrets } from "../../store/operations/discoveries.ts";
+import { insertDiscoveries } from "../../store/operations/discoveries.ts";
 import { insertOperations } from "../../store/operations/operations.ts";
 import type { Keyring } from "../../store/secrets/keyring.ts";
+import { putSecrets, SECRETS } from "../../store/secrets/secrets.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
 import { admitOnce, inputHashWith, isHashOfInput, replayOf } from "../admission/idempotency.ts";
 import { termsFlaws } from "../admission/request-terms.ts";
@@ -127,7 +128,8 @@ async function storeDiscovery(
     },
   ]);
   await insertDiscoveries(transaction.tx, id, addresses);
-  if (Object.keys(secrets).length > 0) await putDiscoverySecrets(transaction.tx, keyring, id, secrets);
+  if (Object.keys(secrets).length > 0)
+    await putSecrets(transaction.tx, keyring, SECRETS.ofDiscoveries, [[id, secrets]]);
   return id;
 }
 

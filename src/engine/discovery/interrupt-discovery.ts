@@ -1,11 +1,6 @@
 /** Aborting, stopping and ending a discovery. */
 import { outcome } from "../../lifecycle/operation-states.ts";
-import {
-  deleteDiscoverySecrets,
-  discoveryCounts,
-  firstFailedDiscovery,
-  skipQueuedDiscoveries,
-} from "../../store/operations/discoveries.ts";
+import { discoveryCounts, firstFailedDiscovery, skipQueuedDiscoveries } from "../../store/operations/discoveries.ts";
 import { takeStopsOver } from "../../store/operations/due-operations.ts";
 import {
   finishOperations,
@@ -17,6 +12,7 @@ import {
 import type { OperationRow } from "../../store/operations/operations.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { keepReadOnly } from "../../store/postgres/transactions.ts";
+import { deleteSecrets, SECRETS } from "../../store/secrets/secrets.ts";
 import type { EngineContext } from "../context.ts";
 import { refuseRequest } from "../input/answers.ts";
 import type { SubmitAnswer } from "../input/answers.ts";
@@ -88,7 +84,7 @@ export async function finishDiscovery(
   { id, interrupt }: Pick<OperationRow, "id" | "interrupt">,
 ): Promise<void> {
   await skipQueuedDiscoveries(tx, id);
-  await deleteDiscoverySecrets(tx, id);
+  await deleteSecrets(tx, SECRETS.ofDiscoveries, id);
   const failure = await firstFailedDiscovery(tx, id);
   if (failure) await noteFirstFailure(tx, id, failure);
   const { REGISTERED = 0, KNOWN = 0, FAILED = 0, SKIPPED = 0 } = (await discoveryCounts(tx, [id])).get(id) ?? {};

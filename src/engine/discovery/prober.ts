@@ -10,10 +10,11 @@
  */
 import { validate } from "../../drivers/issues.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
-import { discoverySecretsOf, queuedDiscoveries } from "../../store/operations/discoveries.ts";
+import { queuedDiscoveries } from "../../store/operations/discoveries.ts";
 import { lockOperation, operationsBegin, operationsByIds, updateOperation } from "../../store/operations/operations.ts";
 import type { Database } from "../../store/postgres/database.ts";
 import { SecretError } from "../../store/secrets/keyring.ts";
+import { SECRETS, secretsOf } from "../../store/secrets/secrets.ts";
 import { createRedactor } from "../input/secret-redactor.ts";
 import type { Transaction } from "../transaction.ts";
 import { finishDiscovery } from "./interrupt-discovery.ts";
@@ -71,7 +72,8 @@ export class Prober {
     const [operation] = await operationsByIds(database.reader, [operationId]);
     const chosen = operation?.options.discovery;
     if (!operation || !chosen || operation.finishedAt) return null;
-    const found = await discoverySecretsOf(database.reader, keyring, operationId);
+    const found =
+      (await secretsOf(database.reader, keyring, SECRETS.ofDiscoveries, [operationId])).get(operationId) ?? {};
     const secrets = found instanceof SecretError ? {} : found;
     const redactor = createRedactor(Object.values(secrets).filter((value) => typeof value === "string"));
     const { driver: driverName, namePrefix = "" } = chosen;

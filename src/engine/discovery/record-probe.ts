@@ -39,13 +39,10 @@ export async function recordProbe(
           probed.flatMap((one) => ("failure" in one ? [] : one.identities)),
         );
         if (!(await lockQueuedDiscovery(tx, id, ordinal))) return;
-        for (const [index, one] of probed.entries())
-          await record(
-            transaction,
-            { discovery, keyring },
-            index === 0 ? ordinal : await addDiscovery(tx, id, address),
-            one,
-          );
+        for (const [index, one] of probed.entries()) {
+          const at = index === 0 ? ordinal : await addDiscovery(tx, id, address);
+          await record(transaction, { discovery, keyring }, at, one);
+        }
       });
     } catch (error) {
       // Another request took the name, or deleted the cluster, between the check and the insert.
@@ -62,10 +59,8 @@ async function record(
   probed: Probed,
 ): Promise<void> {
   const { tx } = transaction;
-  const {
-    driverName,
-    operation: { id },
-  } = discovery;
+  const { driverName } = discovery;
+  const { id } = discovery.operation;
   if ("failure" in probed) return endDiscovery(tx, id, ordinal, { state: "FAILED", failure: probed.failure });
   const { name, ...found } = probed;
   const known = await knownNode(tx, driverName, found);

@@ -11,17 +11,16 @@ import { isStorable } from "../../runtime/json-values.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import {
   imageByRef,
-  imageUserData,
   imagesByNames,
   insertImages,
   lockImageFiles,
   lockImages,
-  putImageUserData,
   updateImage as changeImage,
 } from "../../store/images.ts";
 import type { ImageRef, ImageRow } from "../../store/images.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { Keyring } from "../../store/secrets/keyring.ts";
+import { deleteSecrets, putSecrets, SECRETS, secretsOf } from "../../store/secrets/secrets.ts";
 import { nameKey } from "../../store/names.ts";
 import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
@@ -87,9 +86,10 @@ export async function registerImages(
       if (refusals.length > 0) return refuseImages(refusals);
       const rows = given.map(rowOf);
       await insertImages(transaction.tx, rows);
-      for (const [index, { userData }] of given.entries())
-        if (userData !== undefined)
-          await putImageUserData(transaction.tx, context.keyring, rows[index]?.id ?? "", userData);
+      const userData = given.flatMap((one, index) =>
+        one.userData === undefined ? [] : [[rows[index]?.id ?? "", one.userData] as const],
+      );
+      await putSecrets(transaction.tx, context.keyring, SECRETS.imageUserData, userData);
       return { imageIds: idsOf(rows), refusals: [] };
     });
   } catch (error) {
@@ -223,8 +223,11 @@ async function applyChange({ tx }: Transaction, keyring: Keyring, image: ImageRo
     diskBytes: image.format === "RAW" ? undefined : diskBytes,
     userDataBytes: typeof userData === "string" ? userDataBytes(userData) : userData,
   });
-  const hasNewUserData = userData !== undefined && userData !== (await imageUserData(tx, keyring, image.id));
-  if (hasNewUserData) await putImageUserData(tx, keyring, image.id, userData);
+  const column = SECRETS.imageUserData;
+  const earlier = (await secretsOf(tx, keyring, column, [image.id])).get(image.id) ?? null;
+  const hasNewUserData = userData !== undefined && userData !== earlier;
+  if (userData === null) await deleteSecrets(tx, column, image.id);
+  else if (hasNewUserData) await putSecrets(tx, keyring, column, [[image.id, userData]]);
   if (changed || hasNewUserData) await changeImage(tx, image.id, changed ?? {});
 }
 

@@ -5,8 +5,8 @@
 import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { keyIdOf } from "../../store/secrets/cipher.ts";
-import { MASK } from "../../store/secrets/variables.ts";
-import type { OpenVariables } from "../../store/secrets/variables.ts";
+import { MASK } from "../../store/secrets/secrets.ts";
+import type { OpenVariables } from "../../store/secrets/secrets.ts";
 import type { JsonObject, StoredJson } from "../../store/records.ts";
 import { sizeFlaws } from "./size-limits.ts";
 
@@ -44,8 +44,6 @@ export function overlayKeepingNulls(earlier: JsonObject, given: unknown): JsonOb
 export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
-
-export const NO_VARIABLES: OpenVariables = { values: {}, secretNames: new Set() };
 
 /** A request without its secret variables, and these. */
 export function withoutSecrets<Request extends { readonly variables?: unknown }>(

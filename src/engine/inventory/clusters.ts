@@ -9,7 +9,7 @@ import {
   lockCluster,
   updateCluster as changeCluster,
 } from "../../store/nodes/clusters.ts";
-import { variablesEncryption } from "../../store/secrets/variables.ts";
+import { SECRETS, variablesEncryption, withSecretNames } from "../../store/secrets/secrets.ts";
 import type { ClusterRow } from "../../store/nodes/clusters.ts";
 import { lockNodes, nodeKeys, changeNodeRows } from "../../store/nodes/nodes.ts";
 import { idsOf, nodeIdsOf } from "../input/ids.ts";
@@ -112,8 +112,8 @@ async function editCluster(
 
 /** Given variables as the cluster stores them, laid over others: null removes one. */
 async function stored({ tx }: Transaction, { keyring, registry }: EngineContext, id: string, given: unknown) {
-  const variables = { values: isJsonObject(given) ? given : {}, secretNames: registry.secretVariables };
-  return (await variablesEncryption(tx, keyring, "clusterVariables", [variables]))(id, variables);
+  const variables = withSecretNames(isJsonObject(given) ? given : {}, registry.secretVariables);
+  return (await variablesEncryption(tx, keyring, SECRETS.clusterVariables, [variables]))(id, variables);
 }
 
 /** The cluster, locked; refused while an operation deploys or stops on it. */

@@ -10,9 +10,10 @@ import type { OperatorFields } from "../../store/nodes/node-fields.ts";
 import { insertIdentities, lockValues } from "../../store/nodes/node-identities.ts";
 import type { Identity } from "../../store/nodes/node-identities.ts";
 import { insertGivenMacs } from "../../store/nodes/node-macs.ts";
-import { insertNodes, nodesByNames, putSecrets } from "../../store/nodes/nodes.ts";
+import { insertNodes, nodesByNames } from "../../store/nodes/nodes.ts";
 import type { NodeRow, Secrets } from "../../store/nodes/nodes.ts";
 import type { Keyring } from "../../store/secrets/keyring.ts";
+import { putSecrets, SECRETS } from "../../store/secrets/secrets.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { EngineContext } from "../context.ts";
 import { isUuid } from "../../runtime/uuid.ts";
@@ -149,12 +150,8 @@ export async function enrollNodes(
     rows.flatMap(({ id, macs = [] }) => (macs.length > 0 ? [id] : [])),
   );
   const withSecrets = enrolled.filter(({ secrets }) => Object.keys(secrets).length > 0);
-  if (withSecrets.length > 0)
-    await putSecrets(
-      transaction.tx,
-      keyring,
-      withSecrets.map(({ id, secrets }) => ({ nodeId: id, secrets })),
-    );
+  const secrets = withSecrets.map((one) => [one.id, one.secrets] as const);
+  await putSecrets(transaction.tx, keyring, SECRETS.ofNodes, secrets);
   for (const row of rows) {
     const registered = { from: null, to: row.state, event: "register" } as const;
     transaction.log(transitionOf({ ...row, revision: 1 }, registered, cause));

@@ -9,9 +9,10 @@ import { createYielding } from "../../runtime/yielding.ts";
 import { storeNodeEdits } from "../../store/nodes/node-edits.ts";
 import type { NodeEdit } from "../../store/nodes/node-edits.ts";
 import { lockAllIdentities } from "../../store/nodes/node-identities.ts";
-import { lockNodes, nodesByIds, nodesByNames, secretsOfNodes } from "../../store/nodes/nodes.ts";
+import { lockNodes, nodesByIds, nodesByNames } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import { SecretError } from "../../store/secrets/keyring.ts";
+import { SECRETS, secretsOf } from "../../store/secrets/secrets.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import { busyNodes } from "../../store/runs/runs.ts";
 import { nameKey } from "../../store/names.ts";
@@ -193,7 +194,7 @@ async function createDecision(
   { registry, keyring }: EngineContext,
   { request: { patch }, ids }: { readonly request: UpdateNodesRequest; readonly ids: readonly string[] },
 ) {
-  const secretsOf = changesDrivers(patch) ? await secretsOfNodes(tx, keyring, ids) : new Map<string, never>();
+  const secretsOfNodes = await secretsOf(tx, keyring, SECRETS.ofNodes, changesDrivers(patch) ? ids : []);
   const busy = patch.hostGroup === undefined ? [] : await busyNodes(tx, ids);
   const runs = new Map(busy.map((run) => [run.nodeId, run]));
   return async (node: NodeRow, revision: number | undefined) => {
@@ -205,7 +206,7 @@ async function createDecision(
       return { refusals: [{ ...stale, nodeId: node.id }] };
     }
     const taken = groupFlaws(node, patch.hostGroup, runs.get(node.id));
-    const secrets = secretsOf.get(node.id) ?? {};
+    const secrets = secretsOfNodes.get(node.id) ?? {};
     if (secrets instanceof SecretError) return { refusals: [unreadableSecret(`Node ${node.name}`, secrets, node.id)] };
     const patched = await patchedNode(registry, patch, { node, secrets });
     const refusals = [...taken, ...("refusals" in patched ? patched.refusals : [])];

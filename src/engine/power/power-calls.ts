@@ -12,10 +12,11 @@ import { createBatchLoader } from "../../runtime/batch-loader.ts";
 import { FAILED_READINGS_MAX } from "../../lifecycle/faults.ts";
 import { cutTo, sentence } from "../../runtime/text.ts";
 import { faultChange, faultEnd, reached } from "../../store/nodes/node-faults.ts";
-import { lockNodes, nodesByIds, secretsOfNodes, changeNodeRows } from "../../store/nodes/nodes.ts";
+import { lockNodes, nodesByIds, changeNodeRows } from "../../store/nodes/nodes.ts";
 import type { NodeRow, Secrets } from "../../store/nodes/nodes.ts";
 import type { Database } from "../../store/postgres/database.ts";
 import type { Keyring, SecretError } from "../../store/secrets/keyring.ts";
+import { SECRETS, secretsOf } from "../../store/secrets/secrets.ts";
 import type { Notifier } from "../../store/postgres/notifier.ts";
 import { workSoFar } from "../../store/nodes/power.ts";
 import type { WorkSoFar } from "../../store/nodes/power.ts";
@@ -81,7 +82,8 @@ export class PowerCalls {
       async (ids) => new Map((await nodesByIds(reader, ids)).map((node) => [node.id, node])),
     );
     this.#secretsOf = createBatchLoader(
-      async (ids) => new Map([...(await secretsOfNodes(reader, keyring, ids))].map(([id, found]) => [id, { found }])),
+      async (ids) =>
+        new Map([...(await secretsOf(reader, keyring, SECRETS.ofNodes, ids))].map(([id, found]) => [id, { found }])),
     );
     this.#unsubscribe = parts.notifier.subscribe(() => this.#onNotified());
   }

@@ -10,7 +10,6 @@ import type { NodeState } from "../../lifecycle/node-states.ts";
 import { cleanUpRoute } from "../../lifecycle/verbs.ts";
 import { outcome } from "../../lifecycle/operation-states.ts";
 import type { FinalRunState } from "../../lifecycle/operation-states.ts";
-import { deleteOperationUserData } from "../../store/images.ts";
 import { insertRuns } from "../../store/runs/new-runs.ts";
 import type { NewRun } from "../../store/runs/new-runs.ts";
 import { lockNodes } from "../../store/nodes/nodes.ts";
@@ -31,7 +30,7 @@ import {
 import type { OperationRow } from "../../store/operations/operations.ts";
 import type { Failure, Plan, SitePolicy } from "../../store/records.ts";
 import { SecretError } from "../../store/secrets/keyring.ts";
-import { openVariables, variablesEncryption } from "../../store/secrets/variables.ts";
+import { deleteSecrets, openVariables, SECRETS, variablesEncryption } from "../../store/secrets/secrets.ts";
 import { storePlans } from "../../store/runs/plans.ts";
 import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
 import { UNTOUCHED, busyNodes, finishRuns, newestWork, runsOfOperation } from "../../store/runs/runs.ts";
@@ -115,7 +114,7 @@ async function finishSettled(
 ): Promise<void> {
   await finishOperations(transaction.tx, idsOf(operations), "SUCCEEDED");
   for (const { id, userDataBytes } of operations)
-    if (userDataBytes !== null) await deleteOperationUserData(transaction.tx, id);
+    if (userDataBytes !== null) await deleteSecrets(transaction.tx, SECRETS.operationUserData, id);
   transaction.afterCommit(() => {
     for (const { id, kind, createdAt } of operations)
       observer.operationEnded({ operationId: id, kind, state: "SUCCEEDED", createdAt });
@@ -216,7 +215,8 @@ export async function finishWhenDone(transaction: Transaction, parts: FinishPart
   await finishOperations(transaction.tx, [operationId], state);
   // A restart needs the secret; an operation whose runs all succeeded cannot be restarted.
   const isRestartable = counts.failed + counts.aborted + counts.stopped + counts.cleanUps > 0;
-  if (operation.userDataBytes !== null && !isRestartable) await deleteOperationUserData(transaction.tx, operationId);
+  if (operation.userDataBytes !== null && !isRestartable)
+    await deleteSecrets(transaction.tx, SECRETS.operationUserData, operationId);
   transaction.afterCommit(() =>
     parts.observer.operationEnded({ operationId, kind: operation.kind, state, createdAt: operation.createdAt }),
   );
@@ -259,14 +259,13 @@ async function startCleanUps(
 }
 
 /** Copies the variables of runs to others. A secret that cannot be read is copied as it is, and fails the other run. */
-async function variablesCopier({ tx }: Transaction, { keyring, registry }: FinishParts, from: readonly RunRow[]) {
-  const column = { column: "runVariables", declared: registry.secretVariables } as const;
-  const opened = await openVariables(tx, keyring, column, from);
-  const readable = [...opened.values()].flatMap((one) => (one instanceof SecretError ? [] : [one]));
-  const encrypt = await variablesEncryption(tx, keyring, "runVariables", readable);
+async function variablesCopier({ tx }: Transaction, parts: FinishParts, from: readonly RunRow[]) {
+  const openedOf = await openVariables(tx, parts, SECRETS.runVariables, from);
+  const readable = from.map(({ id }) => openedOf(id)).filter((one) => "values" in one);
+  const encrypt = await variablesEncryption(tx, parts.keyring, SECRETS.runVariables, readable);
   return (run: RunRow | undefined, to: string) => {
-    const variables = run && opened.get(run.id);
-    return variables && !(variables instanceof SecretError) ? encrypt(to, variables) : (run?.variables ?? {});
+    const variables = openedOf(run?.id ?? null);
+    return variables instanceof SecretError ? (run?.variables ?? {}) : encrypt(to, variables);
   };
 }
 

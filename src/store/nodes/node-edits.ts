@@ -3,10 +3,10 @@ import { bulkUpdate, rowsText } from "../postgres/bulk.ts";
 import type { Tx } from "../postgres/database.ts";
 import { runStatement } from "../postgres/statements.ts";
 import type { Keyring } from "../secrets/keyring.ts";
+import { putSecrets, SECRETS } from "../secrets/secrets.ts";
 import { OPERATOR_COLUMNS } from "./node-fields.ts";
 import type { NodeRow } from "./node-fields.ts";
 import { replaceMacs } from "./node-macs.ts";
-import { putSecrets } from "./nodes.ts";
 import type { Secrets } from "./nodes.ts";
 import { nodes } from "../tables.ts";
 
@@ -47,9 +47,6 @@ export async function storeNodeEdits(tx: Tx, keyring: Keyring, edits: readonly N
   const rows = edits.map(({ nodeId, change }) => ({ id: nodeId, change }));
   await runStatement(tx, EDIT, [rowsText(rows)]);
   for (const { nodeId, change } of edits) if (change.macs) await replaceMacs(tx, nodeId, change.macs);
-  await putSecrets(
-    tx,
-    keyring,
-    edits.flatMap(({ nodeId, secrets }) => (secrets ? [{ nodeId, secrets }] : [])),
-  );
+  const secrets = edits.flatMap((edit) => (edit.secrets ? [[edit.nodeId, edit.secrets] as const] : []));
+  await putSecrets(tx, keyring, SECRETS.ofNodes, secrets);
 }

@@ -13,8 +13,6 @@ import type { NodeFilter } from "./node-filter.ts";
 import type { NodeRow } from "./node-fields.ts";
 import type { Failure, StoredJson } from "../records.ts";
 import { nameKey, rowsByNames } from "../names.ts";
-import type { Keyring, SecretError } from "../secrets/keyring.ts";
-import { mapSecrets, decryptSecrets, SECRET_COLUMNS } from "../secrets/secret-columns.ts";
 import { inventories, keyOfName, nodeSecrets, nodes } from "../tables.ts";
 
 export type { NodeRow };
@@ -285,33 +283,6 @@ export async function changeClaimedNodes(
 ): Promise<MovedNode[]> {
   if (changes.length === 0) return [];
   return runStatement<MovedNode>(tx, CHANGE_CLAIMED, [rowsText(changes), changes.map(({ id }) => id)]);
-}
-
-const PUT_SECRETS = `${bulkInsert(nodeSecrets, ["nodeId", "secrets"])} on conflict (node_id) do update set secrets = excluded.secrets`;
-
-export async function putSecrets(
-  tx: Tx,
-  keyring: Keyring,
-  rows: readonly { readonly nodeId: string; readonly secrets: Secrets }[],
-): Promise<void> {
-  if (rows.length === 0) return;
-  const { encrypt } = await keyring.encryption(tx);
-  const encrypted = rows.map(({ nodeId, secrets }) => ({
-    nodeId,
-    secrets: mapSecrets({ column: SECRET_COLUMNS.nodeSecrets, row: nodeId }, secrets, encrypt),
-  }));
-  await runStatement(tx, PUT_SECRETS, [rowsText(encrypted)]);
-}
-
-/** Secrets of the nodes that have any, for calls of their drivers; an error for a node whose secrets cannot be read. */
-export async function secretsOfNodes(
-  reader: Reader,
-  keyring: Keyring,
-  nodeIds: readonly string[],
-): Promise<Map<string, Secrets | SecretError>> {
-  const rows = await storedSecrets(reader, nodeIds);
-  const values = rows.map(({ nodeId, secrets }) => [nodeId, secrets] as const);
-  return decryptSecrets(reader, keyring, SECRET_COLUMNS.nodeSecrets, values);
 }
 
 const storedSecrets = rowsBy(nodeSecrets, nodeSecrets.nodeId);

@@ -3,15 +3,13 @@ import { and, asc, count, eq, inArray, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { RunState } from "../../lifecycle/operation-states.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
-import type { Keyring, SecretError } from "../secrets/keyring.ts";
-import { decryptSecrets, encryptSecrets, SECRET_COLUMNS } from "../secrets/secret-columns.ts";
 import { countsByState } from "./operation-runs.ts";
 import { slicesOf } from "../postgres/bulk.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { countsBelow, numberedClauses, pagesBelow } from "../postgres/pagination.ts";
 import type { NumberedRequest, Page } from "../postgres/pagination.ts";
 import type { Failure, JsonObject } from "../records.ts";
-import { discoveries, discoverySecrets, keyOfName, nodes, operations } from "../tables.ts";
+import { discoveries, keyOfName, nodes, operations } from "../tables.ts";
 
 export type DiscoveryRow = typeof discoveries.$inferSelect;
 export type DiscoveryState = DiscoveryRow["state"];
@@ -31,32 +29,6 @@ export type Found =
 export async function insertDiscoveries(tx: Tx, operationId: string, addresses: readonly string[]): Promise<void> {
   const rows = addresses.map((address, ordinal) => ({ operationId, ordinal, address }));
   for (const slice of slicesOf(rows)) await tx.insert(discoveries).values(slice);
-}
-
-export async function putDiscoverySecrets(
-  tx: Tx,
-  keyring: Keyring,
-  operationId: string,
-  settings: JsonObject,
-): Promise<void> {
-  const cell = { column: SECRET_COLUMNS.discoverySecrets, row: operationId };
-  const encrypted = await encryptSecrets(tx, keyring, cell, settings);
-  await tx.insert(discoverySecrets).values({ operationId, settings: encrypted });
-}
-
-/** Credentials of an unfinished discovery, for calls of its driver. */
-export async function discoverySecretsOf(
-  reader: Reader,
-  keyring: Keyring,
-  operationId: string,
-): Promise<JsonObject | SecretError> {
-  const rows = await reader.select().from(discoverySecrets).where(eq(discoverySecrets.operationId, operationId));
-  const values = rows.map((row) => [operationId, row.settings] as const);
-  return (await decryptSecrets(reader, keyring, SECRET_COLUMNS.discoverySecrets, values)).get(operationId) ?? {};
-}
-
-export async function deleteDiscoverySecrets(tx: Tx, operationId: string): Promise<void> {
-  await tx.delete(discoverySecrets).where(eq(discoverySecrets.operationId, operationId));
 }
 
 function isQueued(operationId: string): SQL | undefined {

@@ -5,8 +5,8 @@ import { pick } from "../../runtime/pick.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import type { AgentIdentity, StoredJson, StoredTask, TaskIdentity } from "../records.ts";
-import type { Keyring, SecretError } from "../secrets/keyring.ts";
-import { decryptSecrets, encryptSecrets, SECRET_COLUMNS } from "../secrets/secret-columns.ts";
+import type { Keyring } from "../secrets/keyring.ts";
+import { encrypted, SECRETS } from "../secrets/secrets.ts";
 import { agentSessions, attempts, nodeMacs, runs } from "../tables.ts";
 
 export type AgentSessionRow = typeof agentSessions.$inferSelect;
@@ -216,18 +216,8 @@ export async function noteLease(tx: Tx, mac: string): Promise<void> {
 
 /** Assigns a task, whose arguments are secret. */
 export async function putTask(tx: Tx, keyring: Keyring, id: string, given: StoredTask): Promise<void> {
-  const task = await encryptSecrets(tx, keyring, { column: SECRET_COLUMNS.agentTasks, row: id }, given);
+  const task = await encrypted(tx, keyring, { column: SECRETS.agentTasks, row: id }, given);
   await changeSessions(tx, { task }, isOne(id));
-}
-
-/** The task of a session with its arguments; an error if they cannot be read. */
-export async function openedTask(
-  reader: Reader,
-  keyring: Keyring,
-  id: string,
-  task: StoredTask,
-): Promise<StoredTask | SecretError> {
-  return (await decryptSecrets(reader, keyring, SECRET_COLUMNS.agentTasks, [[id, task]])).get(id) ?? task;
 }
 
 export async function endTask(tx: Tx, id: string, lastTask?: TaskIdentity): Promise<void> {

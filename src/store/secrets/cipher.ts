@@ -17,8 +17,8 @@ export const KEY_ID = /^[\w-]{1,32}$/;
 const CIPHER = "aes-256-gcm";
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
-/** With at least a nonce and a tag, in base64url. */
-const ENCRYPTED = /^v1\.([\w-]{1,32})\.([\w-]{38,})$/;
+/** With at least a nonce and a tag, in base64url. PostgreSQL reads it too. */
+export const ENCRYPTED = /^v1\.([\w-]{1,32})\.([\w-]{38,})$/;
 
 export function encrypt({ id, bytes }: Key, place: Place, text: string): string {
   const nonce = randomBytes(NONCE_BYTES);

@@ -5,7 +5,7 @@
 import { randomBytes } from "node:crypto";
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { SettingError } from "../../errors.ts";
+import { messageOf, SettingError } from "../../errors.ts";
 import { createFolderDurably, writeDurably } from "../../runtime/durable-files.ts";
 import { KEY_BYTES, KEY_ID } from "./cipher.ts";
 import type { Key } from "./cipher.ts";
@@ -54,11 +54,6 @@ export function readMasterKeys({
   return existsSync(file) ? ofFile(file) : { keys: [], source: `The file ${file}`, make: () => makeFile(file) };
 }
 
-function ofFile(file: string): MasterKeys {
-  const source = `The file ${file}`;
-  return { keys: parseKeys(readPrivately(file, source), source), source };
-}
-
 function makeFile(file: string): Key {
   const key = { id: randomBytes(4).toString("hex"), bytes: randomBytes(KEY_BYTES) };
   createFolderDurably(join(file, ".."), 0o700);
@@ -66,49 +61,51 @@ function makeFile(file: string): Key {
   return key;
 }
 
-function readPrivately(file: string, source: string): string {
-  let text: string;
-  let mode: number;
-  let uid: number;
-  try {
-    ({ mode, uid } = statSync(file));
-    text = readFileSync(file, "utf8");
-  } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new SettingError(`${source} with the master keys cannot be read: ${why}. Check its path and its owner.`, {
-      cause: error,
-    });
-  }
+function ofFile(file: string): MasterKeys {
+  const source = `The file ${file}`;
+  const { text, mode, uid } = readKeyFile(file, source);
+  const keys = parseKeys(text, source);
   // Secrets that root provides to a service, as those of systemd and Kubernetes, are of root and of the group.
   const isProvided = uid === 0 && process.getuid?.() !== 0;
-  if ((mode & (isProvided ? 0o007 : 0o077)) !== 0) {
-    const ids = text.split(/[\n,]/).flatMap((one) => KEY_ID.exec(one.trim().split(":")[0] ?? "")?.[0] ?? []);
+  if ((mode & (isProvided ? 0o007 : 0o077)) === 0) return { keys, source };
+  throw new SettingError(
+    `${source} with the master key ${idsOf(keys)} has mode ${(mode & 0o777).toString(8)}, so that other users can read it. Run \`chmod 600 ${file}\`; if others may have read it, replace the key (docs/operations.md).`,
+  );
+}
+
+function readKeyFile(file: string, source: string) {
+  try {
+    const { mode, uid } = statSync(file);
+    return { text: readFileSync(file, "utf8"), mode, uid };
+  } catch (error) {
     throw new SettingError(
-      `${source} with the master key ${ids.join(", ")} has mode ${(mode & 0o777).toString(8)}, so that other users can read it. Run \`chmod 600 ${file}\`; if others may have read it, replace the key (docs/operations.md).`,
+      `${source} with the master keys cannot be read: ${messageOf(error)}. Check its path and its owner.`,
+      { cause: error },
     );
   }
-  return text;
 }
 
 function parseKeys(text: string, source: string): Key[] {
   const entries = text.split(/[\n,]/).flatMap((one) => one.trim() || []);
   if (entries.length === 0) throw new SettingError(`${source} has no master key. Make one with \`${MAKE_ONE}\`.`);
   const keys = entries.map((entry, index): Key => {
-    const [id = "", ...rest] = entry.split(":");
-    if (!KEY_ID.test(id) || rest.length !== 1)
+    const [id = "", encoded, ...rest] = entry.split(":");
+    if (!KEY_ID.test(id) || encoded === undefined || rest.length > 0)
       throw new SettingError(
         `Key ${index + 1} of ${source} has no valid id. Write each key as id:base64, with 1–32 letters, digits, dashes or underscores as its id.`,
       );
-    const [encoded = ""] = rest;
-    const wrong = (what: string) =>
-      new SettingError(`Master key ${id} of ${source} ${what}. Make one with \`${MAKE_ONE}\`.`);
-    if (!/^[A-Za-z0-9+/]+={0,2}$/.test(encoded)) throw wrong("is not base64");
     const bytes = Buffer.from(encoded, "base64");
-    if (bytes.length !== KEY_BYTES) throw wrong(`has ${bytes.length} bytes, not ${KEY_BYTES}`);
-    return { id, bytes };
+    const isBase64 = /^[A-Za-z0-9+/]+={0,2}$/.test(encoded);
+    if (isBase64 && bytes.length === KEY_BYTES) return { id, bytes };
+    const flaw = isBase64 ? `has ${bytes.length} bytes, not ${KEY_BYTES}` : "is not base64";
+    throw new SettingError(`Master key ${id} of ${source} ${flaw}. Make one with \`${MAKE_ONE}\`.`);
   });
   const repeated = keys.find(({ id }, index) => keys.findIndex((one) => one.id === id) !== index);
   if (repeated)
     throw new SettingError(`${source} has two master keys ${repeated.id}. Remove one, or give it another id.`);
   return keys;
+}
+
+export function idsOf(keys: readonly Key[]): string {
+  return keys.map(({ id }) => id).join(", ");
 }

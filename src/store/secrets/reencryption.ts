@@ -2,49 +2,55 @@
  * Goes through all secrets of a database: counts them, or encrypts those that are in clear or have an older data key.
  * Each batch is a transaction of its own, so that a walk can be killed and repeated, beside working replicas.
  */
-import { and, asc, getColumns, gt, isNotNull, sql } from "drizzle-orm";
-import type { PgColumn } from "drizzle-orm/pg-core";
-import { textArray } from "../postgres/array-parameter.ts";
-import { bulkUpdate, rowsText } from "../postgres/bulk.ts";
+import { and, asc, eq, getTableName, gt, sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
+import { SettingError } from "../../errors.ts";
+import { rowsText } from "../postgres/bulk.ts";
 import type { Database, Reader, Tx } from "../postgres/database.ts";
 import { runStatement } from "../postgres/statements.ts";
-import type { StoredJson } from "../records.ts";
-import { imageSecrets, nodeSecrets, secretKeys } from "../tables.ts";
-import { keyIdOf } from "./cipher.ts";
-import type { Place } from "./cipher.ts";
-import { NO_KEYS, SecretError, readable } from "./keyring.ts";
-import type { Keyring } from "./keyring.ts";
-import { DECLARED, SECRET_COLUMNS, mapSecrets } from "./secret-columns.ts";
-import type { SecretCell, SecretColumn } from "./secret-columns.ts";
+import { secretKeys } from "../tables.ts";
+import { ENCRYPTED, keyIdOf } from "./cipher.ts";
+import { dataKeyRows, NO_KEYS, readable, SecretError } from "./keyring.ts";
+import type { ChangeSecret, Keyring } from "./keyring.ts";
+import { ANY, DECLARED, givenFor, mapSecrets, SECRETS } from "./secrets.ts";
+import type { SecretColumn } from "./secrets.ts";
 
+const COLUMNS: readonly SecretColumn[] = Object.values(SECRETS);
 const BATCH = 500;
 
-/** Whether secrets that are kept for long are stored in clear. */
+/** The data key of each secret of a row, as a relation with the column `key`; null: in clear. */
+function keysOf({ value, path }: SecretColumn, declared: ReadonlySet<string>): SQL {
+  const names = [...declared].map((name) => `@.key == ${JSON.stringify(name)} || `).join("");
+  const steps = path.map((step) => {
+    if (step === DECLARED)
+      return `.keyvalue() ? (${names}@.value like_regex ${JSON.stringify(ENCRYPTED.source)}).value`;
+    return step === ANY ? ".*" : `.${step}`;
+  });
+  return sql`(select substring(secret #>> '{}' from ${ENCRYPTED.source}) as key
+    from jsonb_path_query(to_jsonb(${value}), ${`$${steps.join("")}`}::jsonpath) as secret where secret <> 'null') as found`;
+}
+
+/** Whether secrets are stored in clear. Those of operations and runs, which can be many, are not looked at. */
 export async function hasPlainSecrets(reader: Reader): Promise<boolean> {
-  const rows = await reader.execute(sql`
-    select from ${nodeSecrets} where ${nodeSecrets.secrets}::text ~ ': "(?!v1[.])' union all
-    select from ${imageSecrets} where ${imageSecrets.userData} !~ '^v1[.]' limit 1`);
-  return rows.length > 0;
+  const plain = COLUMNS.filter(({ path }) => !path.includes(DECLARED)).map(
+    (column) => sql`select from ${column.table}, lateral ${keysOf(column, new Set())} where found.key is null`,
+  );
+  return (await reader.execute(sql`${sql.join(plain, sql` union all `)} limit 1`)).length > 0;
 }
 
 /** Number of secrets by data key; null: in clear. `declared`: names of the variables that are secret. */
 export async function countSecrets(
-  database: Pick<Database, "transaction">,
+  { reader }: Pick<Database, "reader">,
   declared: ReadonlySet<string>,
 ): Promise<Map<string | null, number>> {
   const counts = new Map<string | null, number>();
-  for await (const keys of inBatches(database, declared, async (_, cells) => cells.flatMap(keysOf)))
-    for (const key of keys) counts.set(key, (counts.get(key) ?? 0) + 1);
+  for (const column of COLUMNS) {
+    const rows = await reader.execute<{ key: string | null; count: number }>(
+      sql`select found.key, count(*)::int as count from ${column.table}, lateral ${keysOf(column, declared)} group by 1`,
+    );
+    for (const { key, count } of rows) counts.set(key, (counts.get(key) ?? 0) + count);
+  }
   return counts;
-}
-
-function keysOf({ value, ...cell }: FilledCell): (string | null)[] {
-  const keys: (string | null)[] = [];
-  mapSecrets(cell, value, (_, secret) => {
-    if (secret !== null) keys.push(keyIdOf(secret));
-    return secret;
-  });
-  return keys;
 }
 
 export interface Reencrypted {
@@ -55,37 +61,58 @@ export interface Reencrypted {
 
 /** Encrypts all secrets with the newest data key, which it then marks as the key of all. */
 export async function encryptAllSecrets(
-  database: Pick<Database, "transaction">,
+  { transaction, reader }: Pick<Database, "transaction" | "reader">,
   keyring: Keyring,
   declared: ReadonlySet<string>,
 ): Promise<Reencrypted> {
+  const newest = (await dataKeyRows(reader)).at(-1);
+  if (!newest) throw new SettingError(NO_KEYS);
   let count = 0;
   const problems: string[] = [];
-  for await (const batch of inBatches(database, declared, (tx, cells) => renew(tx, keyring, cells))) {
-    count += batch.count;
-    problems.push(...batch.problems);
+  for (const column of COLUMNS) {
+    const walk = { column, declared, keyId: newest.id };
+    for (let last: string | undefined, isOver = false; !isOver;) {
+      const batch = await transaction((tx) => renewBatch(tx, keyring, walk, last));
+      count += batch.count;
+      problems.push(...batch.problems);
+      last = batch.rows.at(-1);
+      isOver = batch.rows.length < BATCH;
+    }
   }
-  await database.transaction((tx) =>
-    tx.update(secretKeys).set({ rotatedAt: sql`coalesce(${secretKeys.rotatedAt}, now())` }),
-  );
+  const rotatedAt = sql`coalesce(${secretKeys.rotatedAt}, now())`;
+  // Only this one: another process may have added a newer one meanwhile.
+  await transaction((tx) => tx.update(secretKeys).set({ rotatedAt }).where(eq(secretKeys.id, newest.id)));
   return { count, problems };
 }
 
-interface FilledCell extends SecretCell {
-  readonly value: StoredJson;
+interface Walk {
+  readonly column: SecretColumn;
+  readonly declared: ReadonlySet<string>;
+  /** The data key that all secrets get. */
+  readonly keyId: string;
 }
 
-/** The cells are of one column. */
-async function renew(tx: Tx, keyring: Keyring, cells: readonly FilledCell[]): Promise<Reencrypted> {
-  const { keyId, encrypt } = await keyring.encryption(tx);
-  if (keyId === null) throw new Error(NO_KEYS);
-  const decrypt = await keyring.decryption(
-    tx,
-    cells.map(({ value }) => value),
-  );
+/** The next rows after one that have secrets with another key or none. */
+async function renewBatch(
+  tx: Tx,
+  keyring: Keyring,
+  { column, declared, keyId }: Walk,
+  after: string | undefined,
+): Promise<Reencrypted & { readonly rows: readonly string[] }> {
+  const { table, id, value } = column;
+  const hasOther = sql`exists (select from ${keysOf(column, declared)} where found.key is distinct from ${keyId})`;
+  const found = await tx
+    .select({ row: id, value })
+    .from(table)
+    .where(and(hasOther, after === undefined ? undefined : gt(id, after)))
+    .orderBy(asc(id))
+    .limit(BATCH)
+    .for("no key update");
+  const encrypt = await keyring.encryption(tx);
+  const decrypt = await keyring.decryption(tx, found);
   let count = 0;
   const problems: string[] = [];
-  const renewed = (place: Place, secret: StoredJson): StoredJson => {
+  const renew: ChangeSecret = (place, secret) => {
     if (secret === null || keyIdOf(secret) === keyId) return secret;
     const opened = readable(() => decrypt(place, secret));
     if (opened instanceof SecretError) {
@@ -95,51 +122,14 @@ async function renew(tx: Tx, keyring: Keyring, cells: readonly FilledCell[]): Pr
     count += 1;
     return encrypt(place, opened);
   };
-  const changed = cells.flatMap((cell) => {
-    const before = count;
-    const value = mapSecrets(cell, cell.value, renewed);
-    return count > before ? [{ ...cell, value }] : [];
+  const renewed = found.map((one) => {
+    const row = one.row as string;
+    return { row, value: mapSecrets({ column, row, declared }, one.value, renew) };
   });
-  const [first] = changed;
-  if (first) {
-    const { table, key, field } = first.column;
-    const given = changed.map(({ row, value }) => ({ [key]: row, change: { [field]: value } }));
-    const rows = changed.map(({ row }) => row);
-    await runStatement(tx, bulkUpdate(table, { key: [key], fields: [field] }), [rowsText(given), rows]);
-  }
-  return { count, problems };
-}
-
-/** Passes all rows that may have secrets to `work`, which holds their locks, and yields what it returns. */
-async function* inBatches<Result>(
-  { transaction }: Pick<Database, "transaction">,
-  declared: ReadonlySet<string>,
-  work: (tx: Tx, cells: readonly FilledCell[]) => Promise<Result>,
-): AsyncGenerator<Result> {
-  for (const column of Object.values<SecretColumn>(SECRET_COLUMNS)) {
-    const columns = getColumns(column.table) as Readonly<Record<string, PgColumn>>;
-    const [id, value] = [columns[column.key], columns[column.field]];
-    if (!id || !value) throw new Error(`A column of secrets has no ${column.key} or ${column.field}.`);
-    const mayHaveSecrets =
-      column.only === DECLARED
-        ? sql`(${value}::text ~ '"v1[.]' or ${value} ?| ${textArray([...declared])}::text[])`
-        : isNotNull(value);
-    for (let last: string | undefined; ;) {
-      const after = last === undefined ? undefined : gt(id, last);
-      const { cells, result } = await transaction(async (tx) => {
-        const rows = (await tx
-          .select({ row: id, value })
-          .from(column.table)
-          .where(and(mayHaveSecrets, after))
-          .orderBy(asc(id))
-          .limit(BATCH)
-          .for("no key update")) as Pick<FilledCell, "row" | "value">[];
-        const found = rows.map((one) => ({ ...one, column, declared }));
-        return { cells: found, result: await work(tx, found) };
-      });
-      yield result;
-      if (cells.length < BATCH) break;
-      last = cells.at(-1)?.row;
-    }
-  }
+  const rows = renewed.map(({ row }) => row);
+  const name = getTableName(table);
+  const text = `update ${name} set "${value.name}" = given.value from ${givenFor(column)}
+    where ${name}."${id.name}" = given.row and ${name}."${id.name}" = any($2::${id.getSQLType()}[])`;
+  await runStatement(tx, text, [rowsText(renewed), rows]);
+  return { count, problems, rows };
 }

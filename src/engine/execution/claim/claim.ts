@@ -13,15 +13,15 @@ import type { Observer } from "../../../observer.ts";
 import { attemptsUnderWay } from "../../../store/runs/attempts.ts";
 import type { AttemptRow, TimedAttempt } from "../../../store/runs/attempts.ts";
 import { mustNotBeCut } from "../../../lifecycle/touches.ts";
-import { imagesByIds, userDataOf } from "../../../store/images.ts";
+import { imagesByIds } from "../../../store/images.ts";
 import type { Tx } from "../../../store/postgres/database.ts";
-import { nodesByIds, secretsOfNodes } from "../../../store/nodes/nodes.ts";
+import { nodesByIds } from "../../../store/nodes/nodes.ts";
 import type { NodeRow, Secrets } from "../../../store/nodes/nodes.ts";
 import { DEADLINE_TOLERANCE_MS } from "../../../store/runs/parked-runs.ts";
 import { SecretError, orThrow, readable } from "../../../store/secrets/keyring.ts";
 import type { CallbackKey, Keyring } from "../../../store/secrets/keyring.ts";
-import { openVariables } from "../../../store/secrets/variables.ts";
-import type { OpenVariables } from "../../../store/secrets/variables.ts";
+import { NO_VARIABLES, openVariables, SECRETS, secretsOf } from "../../../store/secrets/secrets.ts";
+import type { OpenVariables, VariablesParts } from "../../../store/secrets/secrets.ts";
 import { plansByHashes } from "../../../store/runs/plans.ts";
 import type { ForcedPower, Plan } from "../../../store/records.ts";
 import type { Claim } from "../../../store/runs/run-claims.ts";
@@ -57,7 +57,6 @@ import { failStep, giveUpStep, isCancelledBy, settleAbort } from "../boundary/se
 import { parkAgain } from "../boundary/settle-power.ts";
 import { UNKNOWN_CONDITION } from "../../scheduling/abort-outcome.ts";
 import { interruptOf } from "../../scheduling/waiting-runs.ts";
-import type { EngineContext } from "../../context.ts";
 import { secretTexts } from "../../input/variables.ts";
 import type { Transaction } from "../../transaction.ts";
 
@@ -94,7 +93,8 @@ export type ReadClaims = (
 ) => Promise<ReadonlyMap<string, ClaimReads>>;
 
 /** Reads for many claims at once. Plans never change, so the most recent ones are cached. */
-export function createClaimReader({ keyring, registry }: Pick<EngineContext, "keyring" | "registry">): ReadClaims {
+export function createClaimReader(parts: VariablesParts): ReadClaims {
+  const { keyring } = parts;
   const cache = new LruMap<string, Plan>(PLANS_KEPT);
 
   async function readPlans({ tx }: Transaction, hashes: readonly string[]): Promise<ReadonlyMap<string, Plan>> {
@@ -117,24 +117,23 @@ export function createClaimReader({ keyring, registry }: Pick<EngineContext, "ke
     const nodeIds = unfinished.map(({ nodeId }) => nodeId);
     const runIds = unfinished.map(({ id }) => id);
     const hashes = unfinished.map(({ planHash }) => planHash);
-    const variables = { column: "runVariables", declared: registry.secretVariables } as const;
     const [nodes, secrets, attempts, plans, installedOf, variablesOf] = await Promise.all([
       nodesByIds(tx, nodeIds),
-      secretsOfNodes(tx, keyring, nodeIds),
+      secretsOf(tx, keyring, SECRETS.ofNodes, nodeIds),
       attemptsUnderWay(tx, runIds),
       readPlans(transaction, hashes),
       readInstalled(tx, keyring, unfinished),
-      openVariables(tx, keyring, variables, unfinished),
+      openVariables(tx, parts, SECRETS.runVariables, unfinished),
     ]);
     await keyring.load(
       tx,
       unfinished.map(({ callbackKey }) => callbackKey),
     );
-    const secretsOf = (run: LockedRun) =>
+    const readSecrets = (run: LockedRun) =>
       readable(() => ({
         ofNode: orThrow(secrets.get(run.nodeId) ?? {}),
         installed: installedOf(run),
-        variables: orThrow(variablesOf.get(run.id) ?? { values: run.variables, secretNames: new Set<string>() }),
+        variables: orThrow(variablesOf(run.id)),
         callbackKey: keyring.callbackKey(run),
       }));
     const byId = new Map(nodes.map((node) => [node.id, node]));
@@ -142,7 +141,7 @@ export function createClaimReader({ keyring, registry }: Pick<EngineContext, "ke
       unfinished.flatMap((run) => {
         const { id, nodeId, planHash } = run;
         const [node, plan] = [byId.get(nodeId), plans.get(planHash)];
-        return node && plan ? [[id, { node, plan, secrets: secretsOf(run), attempt: attempts.get(id) }]] : [];
+        return node && plan ? [[id, { node, plan, secrets: readSecrets(run), attempt: attempts.get(id) }]] : [];
       }),
     );
   };
@@ -160,7 +159,7 @@ async function readInstalled(
   const operationIds = new Set(withUserData.map(({ operationId }) => operationId));
   const [images, userData] = await Promise.all([
     imagesByIds(tx, [...imageIds]),
-    userDataOf(tx, keyring, [...operationIds]),
+    secretsOf(tx, keyring, SECRETS.operationUserData, [...operationIds]),
   ]);
   const byId = new Map(images.map((image) => [image.id, image]));
   return ({ purpose, operationId, operationImageId }) =>
@@ -172,7 +171,7 @@ async function readInstalled(
 /** For a run that fails, because its secrets cannot be read. */
 const NOTHING_READ: Omit<ClaimSecrets, "ofNode"> = {
   installed: NOTHING_INSTALLED,
-  variables: { values: {}, secretNames: new Set() },
+  variables: NO_VARIABLES,
   callbackKey: "",
 };
 

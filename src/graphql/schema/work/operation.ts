@@ -1,7 +1,7 @@
 /** Operations: the type and its queries. verbs.ts and work.ts have the mutations that start them. */
 import { isUnfinished } from "../../../lifecycle/operation-states.ts";
 import type { RunState } from "../../../lifecycle/operation-states.ts";
-import { maskedVariables } from "../../../store/secrets/variables.ts";
+import { maskedVariables } from "../../../store/secrets/secrets.ts";
 import { countOperations, operationsPage } from "../../../store/operations/operation-lists.ts";
 import { restartedBy } from "../../../store/operations/operations.ts";
 import type { OperationRow } from "../../../store/operations/operations.ts";

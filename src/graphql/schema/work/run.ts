@@ -2,7 +2,7 @@
 import { stepUnderWay } from "../../../engine/views.ts";
 import { judgeAbort } from "../../../lifecycle/interrupts.ts";
 import { isUnfinished } from "../../../lifecycle/operation-states.ts";
-import { maskedVariables } from "../../../store/secrets/variables.ts";
+import { maskedVariables } from "../../../store/secrets/secrets.ts";
 import type { LeftAs } from "../../../store/records.ts";
 import type { RejectedCallbackRow } from "../../../store/runs/rejected-callbacks.ts";
 import type { OperationRow } from "../../../store/operations/operations.ts";
