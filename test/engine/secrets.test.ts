@@ -255,6 +255,24 @@ describe("a rotation", () => {
   });
 });
 
+describe("an agent whose node has a secret that cannot be read", () => {
+  test("ends its step with that reason at its result, of which nothing is stored [R-911]", async () => {
+    const node = await aGuardedNode();
+    const bearer = await anAgentAtWork(node);
+    const order = await ostler.engine.agents.poll(bearer, REPORT);
+    const task = order !== "UNKNOWN" && order !== "STRANGER" && order.do === "task" ? order.task.id : "";
+    await sql`update node_secrets set secrets = regexp_replace(secrets::text, 'v1[.][0-9a-f]+[.]', 'v1.0badc0de.')::jsonb where node_id = ${node.id}`;
+    const progress = { ...REPORT, task: { id: task, percent: 50, message: "canary-progress" } };
+    expect(await ostler.engine.agents.poll(bearer, progress)).toEqual({ do: "continue" });
+    const output = { word: "canary-output" };
+    expect(await ostler.engine.agents.result(bearer, "one", { task, ok: true, output })).toBe("TAKEN");
+    const [attempt] = await sql`
+      select callback from attempts join runs on runs.id = attempts.run_id where node_id = ${node.id}`;
+    expect(attempt?.["callback"]).toMatchObject({ task, ok: false, error: { code: "SECRET_UNREADABLE" } });
+    expect((await ostler.dump()).join("\n")).not.toMatch(/canary-(progress|output)/);
+  });
+});
+
 describe("secrets in clear", () => {
   test("are read, and encrypted by encrypt [R-915]", async () => {
     const node = await aGuardedNode();

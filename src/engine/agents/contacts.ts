@@ -13,7 +13,7 @@ import { attemptsUnderWay, updateAttempt } from "../../store/runs/attempts.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
 import type { AgentIdentity, StoredJson, StoredTask } from "../../store/records.ts";
 import { recordRejectedCallback } from "../../store/runs/rejected-callbacks.ts";
-import { orThrow, SecretError } from "../../store/secrets/keyring.ts";
+import { SecretError } from "../../store/secrets/keyring.ts";
 import { decrypted, SECRETS, secretsOf } from "../../store/secrets/secrets.ts";
 import { lockRun } from "../../store/runs/run-locks.ts";
 import { updateRun } from "../../store/runs/runs.ts";
@@ -102,7 +102,11 @@ export class AgentContacts {
       const task = currentTask(now);
       if (task?.id !== result.task) return "NOT_CURRENT";
       const redactor = await this.#redactorOf(tx, now, bearer, task);
-      const body = redactor.json(JSON.parse(JSON.stringify(result)) as StoredJson);
+      // Without its secrets nothing can be masked in it.
+      const body =
+        redactor instanceof SecretError
+          ? unreadable(task.id, redactor)
+          : redactor.json(JSON.parse(JSON.stringify(result)) as StoredJson);
       if (!(await deliverCallback(transaction, run, body))) return "RETRY";
       await endTask(tx, now.session.id, { id: task.id, key: task.key });
       return "TAKEN";
@@ -167,22 +171,24 @@ export class AgentContacts {
       const attempt = run && (await attemptsUnderWay(tx, [run.id])).get(run.id);
       if (!run || run.finishedAt !== null || attempt?.step !== task.step || attempt.number !== task.attempt) return;
       const redactor = await this.#redactorOf(tx, view, bearer, task);
-      const message = reported.message === null ? null : cutTo(redactor.text(reported.message), MESSAGE_LENGTH_MAX);
+      const isShown = reported.message !== null && !(redactor instanceof SecretError);
+      const message = isShown ? cutTo(redactor.text(reported.message), MESSAGE_LENGTH_MAX) : null;
       await updateAttempt(tx, attempt, { progressPercent: percent, progressMessage: message });
       await updateRun(tx, run.id, {});
     });
   }
 
-  /** Masks the secrets of the node, of the session and of the task. */
+  /** Masks the secrets of the node, of the session and of the task; an error if they cannot be read. */
   async #redactorOf(
     tx: Tx,
     { session: { id, nodeId } }: AgentSessionView,
     { secret }: Bearer,
     task: StoredTask,
-  ): Promise<Redactor> {
-    const found = await secretsOf(tx, this.#parts.keyring, SECRETS.ofNodes, [nodeId]);
-    const ofNode = orThrow(found.get(nodeId) ?? {});
-    const opened = orThrow(await this.#openedTask(tx, id, task));
+  ): Promise<Redactor | SecretError> {
+    const ofNode = (await secretsOf(tx, this.#parts.keyring, SECRETS.ofNodes, [nodeId])).get(nodeId) ?? {};
+    const opened = await this.#openedTask(tx, id, task);
+    if (ofNode instanceof SecretError) return ofNode;
+    if (opened instanceof SecretError) return opened;
     const texts = Object.values(ofNode).flatMap((fields) => Object.values(fields));
     return createRedactor([...texts, secret, ...taskSecrets(opened.args)]);
   }
