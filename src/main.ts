@@ -6,8 +6,10 @@
 import { ConfigError } from "./config/values.ts";
 import { helpText } from "./config/variables.ts";
 import { readConfig, readPlugins } from "./config/config.ts";
+import type { Config } from "./config/config.ts";
 import { SettingError, messageOf } from "./errors.ts";
 import { createLog, logDestination } from "./log.ts";
+import type { Log } from "./log.ts";
 import { cacheCompiledModules } from "./runtime/compile-cache.ts";
 import { omitMemoryFromCoreDumps } from "./runtime/core-dumps.ts";
 import { limitHeapGrowth } from "./runtime/heap-growth.ts";
@@ -40,22 +42,23 @@ async function main(args: readonly string[]): Promise<void> {
 async function serve(args: readonly string[]): Promise<void> {
   const config = readConfig(process.env, args);
   const log = createLog(config.log, logDestination(config.logFormat));
-  // Before any plugin is loaded.
-  const hidden = [config.token, config.secretKeys, config.databaseUrl, config.listenUrl].filter(
-    (secret) => secret !== null,
-  );
-  if (!hideSecrets(process.env, hidden))
-    log.warn("secrets in the environment and the command line of this process cannot be hidden from its drivers");
-  // Before any process is started: child processes inherit it.
-  if (!omitMemoryFromCoreDumps()) log.warn("a core dump of this process would contain its memory, and so secrets");
+  protectSecrets(config, log);
   cacheCompiledModules();
   limitHeapGrowth();
   const { runService } = await import("./commands/serve.ts");
   await runService(config, log);
 }
 
+/** Before a plugin is loaded, and before a process is started, which inherits the setting for core dumps. */
+function protectSecrets({ token, secretKeys, databaseUrl, listenUrl }: Config, log: Log): void {
+  if (!hideSecrets(process.env, [token, secretKeys, databaseUrl, listenUrl]))
+    log.warn("secrets in the environment and the command line of this process cannot be hidden from its drivers");
+  if (!omitMemoryFromCoreDumps()) log.warn("a core dump of this process would contain its memory, and so secrets");
+}
+
 async function printSchema(args: readonly string[]): Promise<void> {
   const { plugins, pluginFolder } = readPlugins(process.env, args);
+  hideSecrets(process.env, []);
   const { describeDrivers } = await import("./drivers/load.ts");
   const { buildSchema, schemaText } = await import("./graphql/schema/schema.ts");
   printAndExit(schemaText(buildSchema(await describeDrivers(plugins, pluginFolder))));
@@ -90,9 +93,12 @@ async function migrate(args: readonly string[]): Promise<void> {
   printAndExit("The database is at the newest migration.\n");
 }
 
-async function runSecretsCommand(args: readonly string[]): Promise<void> {
+async function runSecretsCommand([name = "", ...flags]: readonly string[]): Promise<void> {
+  const config = readConfig(process.env, flags);
+  const log = createLog("warn", logDestination(config.logFormat));
+  protectSecrets(config, log);
   const { secretsCommand } = await import("./commands/secrets.ts");
-  const { lines, isComplete } = await secretsCommand(process.env, args);
+  const { lines, isComplete } = await secretsCommand(name, config, log);
   printAndExit(`${lines.join("\n")}\n`, isComplete ? 0 : 1);
 }
 

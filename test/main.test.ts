@@ -72,6 +72,22 @@ async function start(data: string, ...more: readonly string[]): Promise<Process 
   return { ...started, url };
 }
 
+test.each(["schema", "secrets status"])(
+  "ostler %s hides the master keys and the database's password from the plugins that it loads [R-213]",
+  async (command) => {
+    const plugin = join(folder, "spy.ts");
+    const files = `["environ", "cmdline"].map((file) => readFileSync("/proc/self/" + file, "latin1"))`;
+    const seen = `${files}.concat(JSON.stringify(process.env)).join().includes("canary")`;
+    writeFileSync(plugin, `import { readFileSync } from "node:fs";\nthrow new Error("canaries: " + ${seen});`);
+    const { exited, output } = run([...command.split(" "), "--plugins", plugin], {
+      OSTLER_SECRET_KEYS: `canary-key:${Buffer.alloc(32, 7).toString("base64")}`,
+      DATABASE_URL: "postgres://ostler:canary-password@127.0.0.1:1/ostler",
+    });
+    expect((await exited)[0]).toBe(1);
+    expect(output.stderr).toContain("canaries: false");
+  },
+);
+
 describe("service process", () => {
   const data = join(folder, "data");
 

@@ -468,7 +468,7 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-213",
-        rule: "The service's token and database credentials are neither in the environment of a driver's process nor in `/proc` of the service.",
+        rule: "The service's token, database credentials and master keys are neither in the environment of a driver's process nor in `/proc` of the service, nor can a plugin read them that a command loads.",
       },
       {
         id: "R-680",

@@ -1,12 +1,11 @@
 /** `ostler secrets`: lists the keys of the stored secrets, and replaces them. Works beside running replicas. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { readConfig } from "../config/config.ts";
 import type { Config } from "../config/config.ts";
 import { ConfigError } from "../config/values.ts";
 import { describeDrivers } from "../drivers/load.ts";
 import { secretVariablesOf } from "../drivers/variables.ts";
-import { createLog, logDestination } from "../log.ts";
+import type { Log } from "../log.ts";
 import { connectionOf, openMigrated, waitForDatabase } from "../startup/database-start.ts";
 import type { Database } from "../store/postgres/database.ts";
 import { dataKeyRows, masterIdOf, openKeyring } from "../store/secrets/keyring.ts";
@@ -62,22 +61,13 @@ async function encrypted(what: string, { database, keyring, declared }: Stored):
 }
 
 /** Carries out a command; throws a sentence for operators. */
-export async function secretsCommand(
-  environment: NodeJS.ProcessEnv,
-  [name = "", ...flags]: readonly string[],
-): Promise<Done> {
+export async function secretsCommand(name: string, config: Config, log: Log): Promise<Done> {
   const action = ACTIONS[name];
   if (!action)
     throw new ConfigError(`There is no command ostler secrets ${name}. Use one of ${Object.keys(ACTIONS).join(", ")}.`);
-  const config = readConfig(environment, flags);
-  return withSecrets(config, action);
-}
-
-async function withSecrets(config: Config, action: (stored: Stored) => Promise<Done>): Promise<Done> {
   const masterKeys = readMasterKeys(config);
   if (config.databaseUrl === null && !existsSync(join(config.data, "postgres")))
     throw new ConfigError(`There is no database in ${config.data}. Set OSTLER_DATA or DATABASE_URL.`);
-  const log = createLog("warn", logDestination(config.logFormat));
   const declared = secretVariablesOf(await describeDrivers(config.plugins, config.pluginFolder));
   await using parts = new AsyncDisposableStack();
   const connection = await connectionOf(config, parts, log);

@@ -22,15 +22,15 @@ const LENGTH_MIN = 8;
  * Overwrites the values of the secret variables, and `others`, where the kernel shows them, and removes the variables
  * that the configuration has read. Returns false if this system does not allow it.
  */
-export function hideSecrets(environment: NodeJS.ProcessEnv, others: readonly string[]): boolean {
+export function hideSecrets(environment: NodeJS.ProcessEnv, others: readonly (string | null)[]): boolean {
   const variables = Object.entries(environment).filter(([name]) => isSecretVariable(name));
   for (const [name, value] of variables) {
     // Assigning copies the value out of the memory that is overwritten below.
     if (READ_BY_CONFIG.has(name)) delete environment[name];
     else environment[name] = value;
   }
-  const present = [...variables.map(([, value]) => value ?? ""), ...others].filter(
-    ({ length }) => length >= LENGTH_MIN,
+  const present = [...variables.map(([, value]) => value), ...others].flatMap((value) =>
+    value && value.length >= LENGTH_MIN ? [value] : [],
   );
   if (present.length === 0) return true;
   try {
