@@ -72,7 +72,7 @@ function isWildcard(host: string): boolean {
   return /^(0\.0\.0\.0|[0:]*:[0:]*)$/.test(host);
 }
 
-/** An origin without a path. TLS is refused: neither iPXE nor the agent knows the service's certificate. */
+/** An origin without a path. TLS is refused: neither iPXE nor a BMC knows the certificate for machines. */
 function provisionUrlOf(text: string): string {
   const { origin, href } = URL.canParse(text) ? new URL(text) : { origin: "", href: text };
   if (!origin.startsWith("http://") || (href !== `${origin}/` && href !== origin))

@@ -3,7 +3,6 @@
  * name the variable, the file and the remedy.
  */
 import { X509Certificate, createPrivateKey } from "node:crypto";
-import type { KeyObject } from "node:crypto";
 import { readFile, stat } from "node:fs/promises";
 import type { RequestListener, ServerOptions } from "node:http";
 import { createSecureContext, getCACertificates } from "node:tls";
@@ -98,17 +97,14 @@ export async function readCertificate(files: TlsFiles): Promise<Certificate> {
   return checkPair(files, await readPair(files));
 }
 
-interface ReadPair extends KeyPair {
-  /** The mode of the file with the key. */
-  readonly mode: number;
+/** `mode`: of the file with the key. */
+async function readPair(files: TlsFiles) {
+  const { text: cert } = await readText("OSTLER_TLS_CERT", files.cert);
+  const { text: key, mode } = await readText("OSTLER_TLS_KEY", files.key);
+  return { cert, key, mode };
 }
 
-async function readPair({ cert, key }: TlsFiles): Promise<ReadPair> {
-  const [certFile, keyFile] = [await readText("OSTLER_TLS_CERT", cert), await readText("OSTLER_TLS_KEY", key)];
-  return { cert: certFile.text, key: keyFile.text, mode: keyFile.mode };
-}
-
-async function readText(variable: string, path: string): Promise<{ readonly text: string; readonly mode: number }> {
+async function readText(variable: string, path: string) {
   try {
     const found = await stat(path);
     // A pipe or a device could be read once only, or without end.
@@ -121,7 +117,7 @@ async function readText(variable: string, path: string): Promise<{ readonly text
   }
 }
 
-function checkPair(files: TlsFiles, { cert, key, mode }: ReadPair): Certificate {
+function checkPair(files: TlsFiles, { cert, key, mode }: Awaited<ReturnType<typeof readPair>>): Certificate {
   const certFile = `The file ${files.cert} of OSTLER_TLS_CERT`;
   const keyFile = `The file ${files.key} of OSTLER_TLS_KEY`;
   const [inCert, inKey] = [blocksOf(cert, certFile), blocksOf(key, keyFile)];
@@ -140,32 +136,34 @@ function checkPair(files: TlsFiles, { cert, key, mode }: ReadPair): Certificate 
     );
   if ((mode & READ_BY_ALL) !== 0)
     throw new ConfigError(`${keyFile} can be read by every user of this host. Run chmod o= ${files.key}.`);
+  if (/ENCRYPTED/.test(keyText))
+    throw new ConfigError(
+      `${keyFile} has an encrypted key, and the service has no password for it. Decrypt it with \`openssl pkey -in ${files.key}\`.`,
+    );
   const chain = inCert.certificates.map((text) =>
-    parsed(() => new X509Certificate(text), `${certFile} has a certificate`),
+    parsed(() => new X509Certificate(text), `${certFile} has a certificate that cannot be read`),
   );
-  const leaf = leafOf(chain, keyOf(keyText, keyFile, files.key), { certFile, keyFile });
+  const privateKey = parsed(() => createPrivateKey(keyText), `${keyFile} has a key that cannot be read`);
+  const index = chain.findIndex((one) => one.checkPrivateKey(privateKey));
+  const leaf = chain[index];
+  if (leaf === undefined)
+    throw new ConfigError(`${keyFile} has the key of another certificate than ${files.cert}. Name two that match.`);
+  if (index > 0)
+    throw new ConfigError(
+      `${certFile} begins with another certificate than that of the key, which is number ${index + 1}. Put it first.`,
+    );
   checkDates(leaf, certFile);
-  try {
-    createSecureContext(tlsOptions({ cert, key }));
-  } catch (error) {
-    throw new ConfigError(`${certFile} cannot be used for TLS: ${messageOf(error)}. Use another certificate.`);
-  }
-  return {
-    cert,
-    key,
-    subject: nameText(leaf.subject),
-    expiresAt: leaf.validToDate,
-    flaw: flawOf(leaf, chain, certFile),
-  };
-}
-
-interface Blocks {
-  readonly certificates: readonly string[];
-  readonly keys: readonly string[];
+  parsed(
+    () => createSecureContext(tlsOptions({ cert, key })),
+    `${certFile} cannot be used for TLS`,
+    "Use another certificate.",
+  );
+  const flaw = flawOf(leaf, chain, certFile);
+  return { cert, key, subject: nameText(leaf.subject), expiresAt: leaf.validToDate, flaw };
 }
 
 /** The parts of a PEM file. */
-function blocksOf(text: string, file: string): Blocks {
+function blocksOf(text: string, file: string) {
   const blocks = [...text.matchAll(/-----BEGIN ([A-Z0-9 ]+)-----[\s\S]*?-----END \1-----/g)];
   if (blocks.length < text.split("-----BEGIN ").length - 1)
     throw new ConfigError(`${file} is incomplete: a part has no end. Write it again.`);
@@ -173,37 +171,12 @@ function blocksOf(text: string, file: string): Blocks {
   return { certificates: ofKind(/^(X509 |TRUSTED )?CERTIFICATE$/), keys: ofKind(/PRIVATE KEY$/) };
 }
 
-function parsed<T>(parse: () => T, what: string): T {
+function parsed<T>(parse: () => T, what: string, remedy = "Write it again."): T {
   try {
     return parse();
   } catch (error) {
-    throw new ConfigError(`${what} that cannot be read: ${messageOf(error)}. Write it again.`);
+    throw new ConfigError(`${what}: ${messageOf(error)}. ${remedy}`);
   }
-}
-
-function keyOf(text: string, file: string, path: string): KeyObject {
-  if (/ENCRYPTED/.test(text))
-    throw new ConfigError(
-      `${file} has an encrypted key, and the service has no password for it. Decrypt it with \`openssl pkey -in ${path}\`.`,
-    );
-  return parsed(() => createPrivateKey(text), `${file} has a key`);
-}
-
-/** The certificate of the key, which is the first one. */
-function leafOf(
-  chain: readonly X509Certificate[],
-  key: KeyObject,
-  { certFile, keyFile }: { readonly certFile: string; readonly keyFile: string },
-): X509Certificate {
-  const index = chain.findIndex((one) => one.checkPrivateKey(key));
-  const leaf = chain[index];
-  if (leaf === undefined)
-    throw new ConfigError(`${keyFile} has the key of another certificate than ${certFile}. Name two that match.`);
-  if (index > 0)
-    throw new ConfigError(
-      `${certFile} begins with another certificate than that of the key, which is number ${index + 1}. Put it first.`,
-    );
-  return leaf;
 }
 
 function checkDates({ validFromDate, validToDate }: X509Certificate, file: string): void {
