@@ -2,7 +2,7 @@
 import type { Database } from "./postgres/database.ts";
 import { orThrow } from "./secrets/keyring.ts";
 import type { Keyring } from "./secrets/keyring.ts";
-import { encrypted, SECRETS, secretsOf } from "./secrets/secrets.ts";
+import { mapSecrets, SECRETS, secretsOf } from "./secrets/secrets.ts";
 import { machineCertificate } from "./tables.ts";
 
 /** The id of the row. */
@@ -24,7 +24,7 @@ export function sharedCertificate(
     const stored = () => tx.select().from(machineCertificate);
     if ((await stored()).length === 0) {
       const { cert, key } = await make();
-      const row = { id: ROW, certificate: cert, key: await encrypted(tx, keyring, CELL, key) };
+      const row = { id: ROW, certificate: cert, key: mapSecrets(CELL, key, await keyring.encryption(tx)) };
       await tx.insert(machineCertificate).values(row).onConflictDoNothing();
     }
     const [row] = await stored();

@@ -6,7 +6,7 @@ import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import type { AgentIdentity, StoredJson, StoredTask, TaskIdentity } from "../records.ts";
 import type { Keyring } from "../secrets/keyring.ts";
-import { encrypted, SECRETS } from "../secrets/secrets.ts";
+import { mapSecrets, SECRETS } from "../secrets/secrets.ts";
 import { agentSessions, attempts, nodeMacs, runs } from "../tables.ts";
 
 export type AgentSessionRow = typeof agentSessions.$inferSelect;
@@ -216,7 +216,7 @@ export async function noteLease(tx: Tx, mac: string): Promise<void> {
 
 /** Assigns a task, whose arguments are secret. */
 export async function putTask(tx: Tx, keyring: Keyring, id: string, given: StoredTask): Promise<void> {
-  const task = await encrypted(tx, keyring, { column: SECRETS.agentTasks, row: id }, given);
+  const task = mapSecrets({ column: SECRETS.agentTasks, row: id }, given, await keyring.encryption(tx));
   await changeSessions(tx, { task }, isOne(id));
 }
 

@@ -64,11 +64,9 @@ export class Keyring {
 
   /** `stored`: the values that will be decrypted, as they are stored; their keys are loaded. */
   async decryption(reader: Reader, stored: unknown): Promise<ChangeSecret> {
-    const named = (JSON.stringify(stored) ?? "").matchAll(/"v1\.([\w-]{1,32})\./g);
-    await this.load(
-      reader,
-      [...named].map(([, id = ""]) => id),
-    );
+    const named = [...(JSON.stringify(stored) ?? "").matchAll(/"v1\.([\w-]{1,32})\./g)];
+    const ids = named.map(([, id = ""]) => id);
+    await this.load(reader, ids);
     return (place, value) => {
       const id = keyIdOf(value);
       return id === null ? value : this.#decrypted(place, id, value as string);

@@ -59,7 +59,7 @@ export const SECRETS = {
 };
 
 /** The column in one row. `declared`: the names of variables that are secret. */
-export interface SecretCell<Value> {
+interface SecretCell<Value> {
   readonly column: SecretColumn<Value>;
   readonly row: string;
   readonly declared?: ReadonlySet<string>;
@@ -78,16 +78,6 @@ export function mapSecrets<Value>(cell: SecretCell<Value>, value: Value, change:
     return Object.fromEntries(Object.entries(part ?? {}).map(changed));
   };
   return walk(value as StoredJson, column.path, []) as Value;
-}
-
-/** Encrypts the secrets of one row. */
-export async function encrypted<Value>(
-  tx: Tx,
-  keyring: Keyring,
-  cell: SecretCell<Value>,
-  value: Value,
-): Promise<Value> {
-  return mapSecrets(cell, value, await keyring.encryption(tx));
 }
 
 /** Decrypts the secrets of rows; an error for a row of which one cannot be read. */
@@ -134,12 +124,8 @@ export async function secretsOf<Value>(
   if (rows.length === 0) return new Map();
   const { table, id, value } = column;
   const found = await reader.select({ id, value }).from(table).where(inArrayParam(id, rows));
-  return decrypted(
-    reader,
-    keyring,
-    column,
-    found.map((one) => [one.id as string, one.value as Value] as const),
-  );
+  const values = found.map((one) => [one.id as string, one.value as Value] as const);
+  return decrypted(reader, keyring, column, values);
 }
 
 export async function deleteSecrets(tx: Tx, { table, id }: SecretColumn, row: string): Promise<void> {

@@ -125,10 +125,8 @@ export function createClaimReader(parts: VariablesParts): ReadClaims {
       readInstalled(tx, keyring, unfinished),
       openVariables(tx, parts, SECRETS.runVariables, unfinished),
     ]);
-    await keyring.load(
-      tx,
-      unfinished.map(({ callbackKey }) => callbackKey),
-    );
+    const callbackKeys = unfinished.map(({ callbackKey }) => callbackKey);
+    await keyring.load(tx, callbackKeys);
     const readSecrets = (run: LockedRun) =>
       readable(() => ({
         ofNode: orThrow(secrets.get(run.nodeId) ?? {}),
