@@ -22,6 +22,7 @@ import { createEngine } from "./engine/engine.ts";
 import type { Engine } from "./engine/engine.ts";
 import { deleteAbandonedFiles } from "./engine/images/temporary-images.ts";
 import { createTail } from "./feed/log/tail.ts";
+import { unfitDocuments } from "./graphql/execution/document-reading.ts";
 import { buildSchema, hashOfSchema, schemaText } from "./graphql/schema/schema.ts";
 import { startHealthServer } from "./http/health.ts";
 import type { HealthServer } from "./http/health.ts";
@@ -258,12 +259,19 @@ async function serve(
   const tail = parts.use(await createTail({ database, notifier, log, observer }));
   const schema = buildSchema(registry.drivers);
   const text = schemaText(schema);
+  const unfit = await unfitDocuments(database.reader, schema);
+  if (unfit.length > 0)
+    log.warn(
+      { documents: unfit },
+      "registered documents do not fit the schema of this version, and are refused; `trustedDocuments` has the reasons",
+    );
   const services = {
     database,
     registry,
     engine,
     tail,
     access: authenticator,
+    schema,
     version: VERSION,
     schemaHash: hashOfSchema(text),
   };

@@ -66,7 +66,7 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
   STALE_REVISION:
     "409: the object no longer has the revision that the request names, the plan no longer has the hash in `planHash`, or the selection no longer has as many nodes as `expectedCount`.",
   IDEMPOTENCY_MISMATCH: "409: the idempotency key was used with another input.",
-  IN_USE: "409: an unfinished operation or a node uses the object.",
+  IN_USE: "409: an unfinished operation, a node, a principal or a token uses the object.",
   IMAGE_UNFIT: "409: the image does not fit the machine; the refusal says in what: architecture, boot mode or size.",
   IMAGE_TOO_LARGE: "409: the image is larger than the root disk that the agent has found.",
   DISK_NOT_FOUND: "409: no disk that the agent has found is the root disk.",
@@ -137,7 +137,9 @@ export const REQUEST_ERRORS = {
   BAD_REQUEST:
     "The request is not a GraphQL request, or the service does not accept it in this form: because of its method, content type or size, because it is a batch, or because it comes from a page of another origin.",
   PERSISTED_QUERY_NOT_SUPPORTED:
-    "The request has the hash of a query and not the query, and the service stores no queries. Send the query itself, as Apollo Client then does.",
+    "The request has `extensions.persistedQuery` in another form than `{ version: 1, sha256Hash }`, and not the query. Send the query itself, as Apollo Client then does.",
+  PERSISTED_QUERY_NOT_IN_LIST:
+    "No document with this id or hash is registered, and a request registers none. Send the query itself, as Apollo Client and urql then do.",
   GRAPHQL_PARSE_FAILED: "The document has a syntax error.",
   GRAPHQL_VALIDATION_FAILED: "The document does not match the schema.",
   BAD_USER_INPUT: "A variable or an argument has an invalid value.",

@@ -520,4 +520,13 @@ export const REQUESTS: readonly ExampleRequest[] = [
   }
 }`,
   },
+  {
+    mutation: "registerDocuments",
+    query: `mutation {
+  registerDocuments(input: { documents: [{ text: "query Who { viewer { subject } }" }] }) {
+    documents { id operation kind }
+    errors { code message path }
+  }
+}`,
+  },
 ];

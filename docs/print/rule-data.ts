@@ -1242,7 +1242,7 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-841",
-        rule: "A request with the hash of a query and not the query is answered with PERSISTED_QUERY_NOT_SUPPORTED over every transport, so that the client sends the query.",
+        rule: "A request with the hash of an unregistered query and not the query is answered with PERSISTED_QUERY_NOT_IN_LIST over every transport, so that Apollo Client sends the query.",
       },
       {
         id: "R-842",
@@ -1921,6 +1921,34 @@ export const RULES: readonly RuleSection[] = [
       {
         id: "R-969",
         rule: "After 20 failed logins of an address in a second further ones get 429, and known tokens of it are served.",
+      },
+      {
+        id: "R-1005",
+        rule: "A registered document is sent by `documentId` or `extensions.persistedQuery`, over HTTP, server-sent events and WebSocket.",
+      },
+      { id: "R-1006", rule: "An unknown id is PERSISTED_QUERY_NOT_IN_LIST, and a request never registers a document." },
+      { id: "R-1007", rule: "An id together with another text or another id is a BAD_REQUEST." },
+      {
+        id: "R-1008",
+        rule: "A token that is bound to documents sends only these, by id or exact text; introspection, `/metrics` and `/schema.graphql` are FORBIDDEN.",
+      },
+      {
+        id: "R-1009",
+        rule: "A fixed variable with another value, also null and also by a default, is FORBIDDEN; one that is left out has its fixed value.",
+      },
+      { id: "R-1010", rule: "The role of a token counts beside its documents." },
+      {
+        id: "R-1011",
+        rule: "A document that has not one operation, does not fit the schema or a limit, or uses introspection is refused with its path, and nothing is registered.",
+      },
+      { id: "R-1012", rule: "A document is not removed while a token that can be used is bound to it." },
+      {
+        id: "R-1013",
+        rule: "Documents that the present schema refuses are named with their flaws, and in the log at the start.",
+      },
+      {
+        id: "R-1014",
+        rule: "A token is bound only to registered documents, and its fixed variables fit the types of theirs.",
       },
     ],
   },

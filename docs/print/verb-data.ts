@@ -625,11 +625,11 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
       {
         mutation: "createToken",
         whole: [
-          ["NOT_FOUND", "the account or the role does not exist"],
-          ["INVALID_INPUT", "`expiresInDays` is not between 1 and 366"],
+          ["NOT_FOUND", "the account, the role or a document does not exist"],
+          ["INVALID_INPUT", "`expiresInDays` is not between 1 and 366, or a fixed variable does not fit its document"],
           ["INVALID_STATE", "the account is disabled"],
         ],
-        see: ["access.md"],
+        see: ["access.md", "trusted-documents.md"],
       },
       {
         mutation: "revokeTokens",
@@ -658,6 +658,15 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ["INVALID_INPUT", "it is a built-in role"],
         ],
         see: ["access.md"],
+      },
+      {
+        mutation: "registerDocuments",
+        whole: [
+          ["INVALID_INPUT", "a document has not one operation, or does not fit the schema or a limit"],
+          ["NOT_FOUND", "a document to remove does not exist"],
+          ["IN_USE", "a token that can be used is bound to a document to remove"],
+        ],
+        see: ["trusted-documents.md"],
       },
     ],
   },

@@ -4,6 +4,7 @@
  */
 import { accessOf, fingerprintOf, includesScope } from "../lifecycle/scopes.ts";
 import type { Access, AccessRules, Scope } from "../lifecycle/scopes.ts";
+import type { BoundDocument } from "../store/records.ts";
 
 /** How a caller is known. */
 export type CredentialKind =
@@ -28,6 +29,8 @@ export interface Identity {
   readonly ceiling: string | null;
   /** When the credential expires; null if it does not. */
   readonly expiresAt: Date | null;
+  /** The only documents that the credential sends; null: any. */
+  readonly documents: readonly BoundDocument[] | null;
 }
 
 /** A person or machine that calls the API. */
@@ -41,7 +44,7 @@ export interface Actor extends Access {
 
 export const PROJECT = "default";
 
-const WITHOUT_ACCOUNT = { displayName: null, groups: [], ceiling: null, expiresAt: null } as const;
+const WITHOUT_ACCOUNT = { displayName: null, groups: [], ceiling: null, expiresAt: null, documents: null } as const;
 /** The caller of a service without a token. */
 export const ANONYMOUS: Identity = { ...WITHOUT_ACCOUNT, kind: "NONE", id: "none", subject: "anonymous" };
 /** The owner of the configured token. */
@@ -69,6 +72,12 @@ export function lackOf(what: string, needed: Scope, { scope, roles, subject, gro
   return roles.length === 0
     ? `${what} requires the scope ${needed}, and no role is granted to ${principals}. An administrator grants one with setRoles.`
     : `${what} requires the scope ${needed}. ${principals} has ${roles.length === 1 ? "the role" : "the roles"} ${roles.join(", ")}, with this token ${scope === null ? "without a scope" : `up to ${scope}`}.`;
+}
+
+/** Why a caller may not read a page of the service, such as `/metrics`; null if it may. */
+export function lackOfPage(page: string, actor: Actor): string | null {
+  if (actor.identity.documents !== null) return `${page} is not served to a token that is bound to documents.`;
+  return lackOf(page, "READ", actor);
 }
 
 /** Why a request has no caller. */

@@ -7,6 +7,7 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import { LruMap } from "../runtime/lru-map.ts";
 import { createTokenBucket } from "../runtime/token-bucket.ts";
 import type { TokenBucket } from "../runtime/token-bucket.ts";
+import type { DocumentRow } from "../store/access/documents.ts";
 import type { KnownToken } from "../store/access/tokens.ts";
 import { ANONYMOUS, CONFIGURED, actorOf, isRejection } from "./access.ts";
 import type { Actor, Identity, Rejection } from "./access.ts";
@@ -66,6 +67,11 @@ export class Authenticator {
     return this.#presentOf(identity);
   }
 
+  /** A registered document. */
+  document(id: string): Promise<DocumentRow | undefined> {
+    return this.#directory.document(id);
+  }
+
   /** Calls the listener after each change of the rules; returns a function that ends this. */
   onChange(listener: () => void): () => void {
     return this.#directory.onChange(listener);
@@ -102,14 +108,14 @@ export class Authenticator {
   }
 
   #identityOfToken(token: KnownToken): Identity | Rejection {
-    const { id, account, accountId, role, expiresAt, revokedAt } = token;
+    const { id, account, accountId, role, expiresAt, revokedAt, documents } = token;
     const ended = (message: string): Rejection => ({ rejected: "ENDED", message });
     if (revokedAt) return ended(`The token was revoked at ${revokedAt.toISOString()}.`);
     if (expiresAt <= new Date()) return ended(`The token expired at ${expiresAt.toISOString()}.`);
     if (!this.#directory.isEnabled(accountId)) return ended(`The account ${account} of the token is disabled.`);
     const displayName = this.#directory.displayNameOf(accountId);
     const subject = `account:${account}`;
-    return { kind: "API_TOKEN", id, subject, displayName, groups: [], ceiling: role, expiresAt };
+    return { kind: "API_TOKEN", id, subject, displayName, groups: [], ceiling: role, expiresAt, documents };
   }
 
   #presentOf(identity: Identity): Actor | Rejection {

@@ -4,9 +4,12 @@
  * begins, so it never acts on old rules.
  */
 import type { AccessRules } from "../lifecycle/scopes.ts";
+import { LruMap } from "../runtime/lru-map.ts";
 import { startPeriodic } from "../runtime/periodic.ts";
 import { allAccounts } from "../store/access/accounts.ts";
 import type { AccountRow } from "../store/access/accounts.ts";
+import { documentsByIds } from "../store/access/documents.ts";
+import type { DocumentRow } from "../store/access/documents.ts";
 import { allGrants, allRoles } from "../store/access/grants.ts";
 import { liveTokens, noteTokenUse, tokenById, tokensSince } from "../store/access/tokens.ts";
 import type { KnownToken } from "../store/access/tokens.ts";
@@ -15,6 +18,8 @@ import type { Database, Reader } from "../store/postgres/database.ts";
 
 /** Interval of looking for changes, in milliseconds. */
 const LOOK_MS = 1_000;
+/** Registered documents in memory. */
+const DOCUMENTS_KEPT = 256;
 
 export interface DirectoryOptions {
   readonly reader: Reader;
@@ -32,6 +37,7 @@ export class Directory implements Disposable {
   #rules: AccessRules = { scopeOf: new Map(), grantsOf: new Map(), admins: new Set() };
   #accounts: ReadonlyMap<string, AccountRow> = new Map();
   #tokens = new Map<string, KnownToken>();
+  #documents = new LruMap<string, DocumentRow>(DOCUMENTS_KEPT);
   #reading: Promise<void> | null = null;
   #next: Promise<void> | null = null;
   #periodic: { stop(): void } | undefined;
@@ -74,6 +80,17 @@ export class Directory implements Disposable {
   async lookUp(id: string): Promise<KnownToken | undefined> {
     await this.refresh();
     return this.#tokens.get(id) ?? tokenById(this.#options.reader, id);
+  }
+
+  /** A registered document. */
+  async document(id: string): Promise<DocumentRow | undefined> {
+    // A change of the rules replaces the map: what is read meanwhile is kept in the one of before.
+    const documents = this.#documents;
+    const known = documents.get(id);
+    if (known) return known;
+    const [row] = await documentsByIds(this.#options.reader, [id]);
+    if (row) documents.set(id, row);
+    return row;
   }
 
   /** Notes that a token was used. */
@@ -123,6 +140,7 @@ export class Directory implements Disposable {
     };
     this.#accounts = new Map(accounts.map((account) => [account.id, account]));
     for (const token of tokens) this.#tokens.set(token.id, token);
+    this.#documents = new LruMap(DOCUMENTS_KEPT);
     this.#version = version;
     for (const listener of this.#listeners) listener();
   }

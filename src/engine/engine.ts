@@ -35,6 +35,7 @@ import { reportPresence } from "./inventory/presence.ts";
 import { registerNodes } from "./inventory/register-nodes.ts";
 import { startRetention } from "./inventory/retention.ts";
 import { createAccount, updateAccount } from "./access/accounts.ts";
+import { registerDocuments } from "./access/documents.ts";
 import { deleteRole, putRole, setRoles } from "./access/roles.ts";
 import { createToken, revokeTokens } from "./access/tokens.ts";
 import { createRunbook, deleteRunbook, updateRunbook } from "./inventory/runbooks.ts";
@@ -270,6 +271,7 @@ function requestsOf(context: EngineContext, { reader }: Database) {
     setRoles: handle(setRoles),
     putRole: handle(putRole),
     deleteRole: handle(deleteRole),
+    registerDocuments: handle(registerDocuments),
     /** The file of an image that the service stores; null for any other id. */
     storedImage: (id: string) => storedImage(reader, context.imageFolder, id),
     /** Receives a machine's callback; `token` is the last part of the path that the machine was given. */

@@ -1,6 +1,6 @@
 /** /metrics for Prometheus, on every replica. Requires the scope READ. */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { isRejection, lackOf } from "../access/access.ts";
+import { isRejection, lackOfPage } from "../access/access.ts";
 import { rejectionStatus, setRejectionHeaders } from "./port/logins.ts";
 import type { Logins } from "./port/logins.ts";
 import { isMeantForUs } from "./port/origins.ts";
@@ -27,7 +27,7 @@ export async function serveMetrics(
     const remedy = " Send it as `Authorization: Bearer …`; in Prometheus: authorization: { credentials_file: … }.";
     return sendJson(response, status, { error: `${actor.message}${status === 401 ? remedy : ""}` });
   }
-  const lack = lackOf(METRICS, "READ", actor);
+  const lack = lackOfPage(METRICS, actor);
   if (lack !== null) return sendJson(response, 403, { error: lack });
   const { contentType, text } = await scrape();
   response.writeHead(200, { "content-type": contentType, "cache-control": "no-store" }).end(text);

@@ -229,6 +229,15 @@ export interface StepScope {
   readonly scope: Scope;
 }
 
+export type DocumentKind = "QUERY" | "MUTATION" | "SUBSCRIPTION";
+
+/** A registered document that a token may send. */
+export interface BoundDocument {
+  readonly id: string;
+  /** Variables for which the token sends no other values. */
+  readonly variables: JsonObject;
+}
+
 /** A static network configuration of an agent. */
 export interface AgentNetworkSettings {
   readonly mac: string;

@@ -44,6 +44,8 @@ import type { BootModeName, LegPhase, OperationKind } from "../lifecycle/verbs.t
 import type {
   AgentIdentity,
   AgentNetworkSettings,
+  BoundDocument,
+  DocumentKind,
   DriverTry,
   Failure,
   ForcedPower,
@@ -761,6 +763,8 @@ export const tokens = pgTable(
     description: text("description"),
     /** Null: those of its account. Nothing else exists yet. */
     projects: text("projects").array(),
+    /** The only documents that the token sends; null: any. */
+    documents: jsonb("documents").$type<readonly BoundDocument[]>(),
     createdAt: at("created_at").notNull().default(now),
     createdBy: text("created_by").notNull(),
     expiresAt: at("expires_at").notNull(),
@@ -773,6 +777,18 @@ export const tokens = pgTable(
   },
   (table) => [index("tokens_account").on(table.accountId), index("tokens_version").on(table.version)],
 );
+
+/** Registered documents, which callers send by their ids. A text never changes. */
+export const documents = pgTable("documents", {
+  /** `sha256:` and the hash of the text, in hexadecimal. */
+  id: text("id").primaryKey(),
+  text: text("text").notNull(),
+  /** Name of its operation, or the one that was given to it. */
+  operation: text("operation"),
+  kind: text("kind").$type<DocumentKind>().notNull(),
+  registeredAt: at("registered_at").notNull().default(now),
+  registeredBy: text("registered_by").notNull(),
+});
 
 /** The edges of node-states.ts, from which the database rejects other changes. Filled by migrations. */
 export const lifecycleEdges = pgTable(

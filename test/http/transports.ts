@@ -6,6 +6,7 @@ import { WebSocket } from "ws";
 
 export interface ApiRequest {
   readonly query?: string | undefined;
+  readonly documentId?: string | undefined;
   readonly extensions?: Readonly<Record<string, unknown>>;
   readonly variables?: Readonly<Record<string, unknown>>;
   readonly operationName?: string;
@@ -27,9 +28,10 @@ export const TRANSPORTS: Readonly<Record<"POST" | "GET" | "server-sent events" |
     });
     return (await response.json()) as Result;
   },
-  async GET(url, { query, variables, extensions, operationName, headers }) {
+  async GET(url, { query, documentId, variables, extensions, operationName, headers }) {
     const search = new URLSearchParams({
       ...(query !== undefined && { query }),
+      ...(documentId !== undefined && { documentId }),
       ...(variables && { variables: JSON.stringify(variables) }),
       ...(extensions && { extensions: JSON.stringify(extensions) }),
       ...(operationName !== undefined && { operationName }),
@@ -69,7 +71,8 @@ export const TRANSPORTS: Readonly<Record<"POST" | "GET" | "server-sent events" |
       retryAttempts: 0,
     });
     try {
-      const { value } = await client.iterate(request as SubscribePayload).next();
+      // The client sends no operation without a query.
+      const { value } = await client.iterate({ query: "", ...request } as SubscribePayload).next();
       return value as Result;
     } catch (errors) {
       if (Array.isArray(errors)) return { errors };

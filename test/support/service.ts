@@ -94,6 +94,7 @@ export interface ServiceUnderTest extends AsyncDisposable {
   readonly engine: Engine;
   readonly database: Database;
   readonly tail: Tail;
+  readonly schema: GraphQLSchema;
   /** How many streams listen to the log of transitions at this moment. */
   listeners(): number;
   /** How many streams listen to the log of changes at this moment. */
@@ -207,6 +208,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
     engine,
     tail,
     access: authenticator,
+    schema,
     version: "0.0.0-test",
     schemaHash: hash,
   };
@@ -306,6 +308,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
     engine,
     database,
     tail,
+    schema,
     listeners: counted.listeners,
     changeListeners: counted.changeListeners,
     transact: createTransact(database, notifier),

@@ -5,12 +5,15 @@ import { createApiToken } from "../../runtime/api-token.ts";
 import { rolesByNames } from "../../store/access/grants.ts";
 import { insertToken, revokeTokenRows, tokensByIds } from "../../store/access/tokens.ts";
 import type { TokenRow } from "../../store/access/tokens.ts";
+import type { BoundDocument } from "../../store/records.ts";
 import { answerEdit, requireNone } from "../input/edits.ts";
 import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
 import type { Caller } from "../transaction.ts";
 import { knownAccount } from "./accounts.ts";
 import { changeAccess } from "./change-access.ts";
 import type { AccessContext } from "./change-access.ts";
+import { bindingFlaws } from "./documents.ts";
+import type { VariableFlaws } from "./documents.ts";
 import { unknownRoles } from "./roles.ts";
 
 const DAYS_MAX = 366;
@@ -24,6 +27,8 @@ export interface NewToken {
   readonly description?: string | undefined;
   /** Default: 90. */
   readonly expiresInDays?: number | undefined;
+  /** The only documents that the token sends. Default: any. */
+  readonly documents?: readonly BoundDocument[] | undefined;
 }
 
 export interface TokenCreated {
@@ -36,7 +41,8 @@ export interface TokenCreated {
 export async function createToken(
   context: AccessContext,
   caller: Caller,
-  { account: name, role, description, expiresInDays = DAYS_DEFAULT }: NewToken,
+  { account: name, role, description, expiresInDays = DAYS_DEFAULT, documents }: NewToken,
+  variableFlaws: VariableFlaws = () => [],
 ): Promise<TokenCreated> {
   const create = async () => {
     requireNone([...daysFlaws(expiresInDays), ...textFlaws("description", description, DESCRIPTION_LENGTH_MAX)]);
@@ -45,6 +51,7 @@ export async function createToken(
       if (account.disabledAt) throw new RefusalError([disabled(account.name)]);
       const roles = role === undefined ? [] : [role];
       requireNone(unknownRoles(roles, await rolesByNames(tx, roles), () => ["input", "role"]));
+      requireNone(await bindingFlaws(tx, documents, variableFlaws));
       const { text, id, hash } = createApiToken();
       await insertToken(tx, {
         id,
@@ -52,6 +59,7 @@ export async function createToken(
         hash,
         role: role ?? null,
         description: description ?? null,
+        documents: documents ?? null,
         createdBy: caller.actor,
         expiresAt: new Date(Date.now() + expiresInDays * DAY_MS),
         version,

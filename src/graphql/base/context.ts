@@ -1,4 +1,5 @@
 /** The context of resolvers: the caller, the services, and the data loaders of one request or subscription. */
+import type { GraphQLSchema } from "graphql";
 import type { Actor } from "../../access/access.ts";
 import type { Authenticator } from "../../access/authenticator.ts";
 import type { Registry } from "../../drivers/registry.ts";
@@ -17,7 +18,8 @@ export interface Services {
   readonly registry: Registry;
   readonly engine: Engine;
   readonly tail: Tail;
-  readonly access: Pick<Authenticator, "confirm" | "present" | "onChange" | "refresh">;
+  readonly access: Pick<Authenticator, "confirm" | "present" | "document" | "onChange" | "refresh">;
+  readonly schema: GraphQLSchema;
   readonly version: string;
   readonly schemaHash: string;
 }

@@ -138,6 +138,7 @@ const VALUE_COSTS: Readonly<Record<string, number>> = {
   "DiscoverNodesPayload.addresses": 8,
   "NotFoundError.missing": 8,
   "Rollout.sizes": 1,
+  "BoundDocument.variables": 3,
   "EffectiveVariable.value": 1,
 };
 /** Cost of a total count. */

@@ -145,7 +145,12 @@ export function timeLimit(ms = LIMITS.seconds * 1_000): Plugin<Context> {
 }
 
 /** Why a request must not be executed, if so, and its cost. */
-function check({ document, operationName, variableValues, schema }: ExecutionArgs): {
+export function check({
+  document,
+  operationName,
+  variableValues,
+  schema,
+}: Pick<ExecutionArgs, "document" | "operationName" | "variableValues" | "schema">): {
   readonly refusal?: GraphQLError | undefined;
   readonly cost: number;
 } {

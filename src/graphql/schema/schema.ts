@@ -26,6 +26,7 @@ import { limitResults } from "./work/results-limit.ts";
 import { fetchable, withFetchable } from "./resource.ts";
 import { unstorable } from "../base/storable.ts";
 import "./access/accounts.ts";
+import "./access/documents.ts";
 import "./access/roles.ts";
 import "./fleet/attention.ts";
 import "./plans/catalogue.ts";

@@ -7,7 +7,7 @@ import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { GraphQLSchema } from "graphql";
 import { createYoga } from "graphql-yoga";
-import type { GraphQLParams, YogaServerInstance } from "graphql-yoga";
+import type { YogaServerInstance } from "graphql-yoga";
 import { isRejection } from "../../access/access.ts";
 import type { Rejection } from "../../access/access.ts";
 import type { RequestErrorCode } from "../../errors.ts";
@@ -36,6 +36,7 @@ import { rejectionStatus, setRejectionHeaders } from "../port/logins.ts";
 import type { Logins } from "../port/logins.ts";
 import { eventStreams } from "./event-streams.ts";
 import { paramsOfBody, paramsOfUrl, takeParams } from "./params.ts";
+import type { Given } from "./params.ts";
 import { createStaticText } from "./static-text.ts";
 import type { StaticText } from "./static-text.ts";
 import { graphqlError, readBody, refuseBody, sendGraphql } from "./respond.ts";
@@ -64,13 +65,6 @@ export interface GraphqlOptions {
   readonly waitMs?: number;
   /** Observer of requests and streams, if any. */
   readonly observer?: Observer;
-}
-
-/** Context that Yoga receives with a request. */
-interface Given {
-  readonly context: Context;
-  /** Absent over WebSocket. */
-  readonly params?: GraphQLParams;
 }
 
 export type Yoga = YogaServerInstance<Given, Context>;

@@ -1,10 +1,18 @@
 /** The parameters of a GraphQL request over HTTP: read from its body or its URL before Yoga sees the request. */
 import type { IncomingMessage } from "node:http";
-import { GraphQLError } from "graphql";
 import type { GraphQLParams, Plugin } from "graphql-yoga";
-import { withStatus } from "../../graphql/base/error-masking.ts";
+import type { Context } from "../../graphql/base/context.ts";
+import { withDocument } from "../../graphql/execution/requested-document.ts";
+import { whenReady } from "../../runtime/awaitable.ts";
 import { parseExactly } from "../../runtime/exact-json.ts";
 import { isRecord } from "../../runtime/json-values.ts";
+
+/** Context that Yoga receives with a request. */
+export interface Given {
+  readonly context: Context;
+  /** Absent over WebSocket. */
+  readonly params?: GraphQLParams;
+}
 
 /** The parameters, or why they are invalid. Yoga checks the type of each. */
 export type ReadParams =
@@ -12,7 +20,7 @@ export type ReadParams =
   | { readonly flaw: string; readonly params?: undefined };
 
 /** Unknown members are ignored, as GraphQL over HTTP says. */
-const MEMBERS: ReadonlySet<string> = new Set(["query", "variables", "operationName", "extensions"]);
+const MEMBERS: ReadonlySet<string> = new Set(["query", "variables", "operationName", "extensions", "documentId"]);
 
 export function paramsOfBody(text: string): ReadParams {
   let body: unknown;
@@ -24,7 +32,7 @@ export function paramsOfBody(text: string): ReadParams {
   if (Array.isArray(body))
     return { flaw: "Batches are not supported: send the requests one at a time, or select several fields in one." };
   const known = Object.entries(isRecord(body) ? body : {}).filter(([name]) => MEMBERS.has(name));
-  if (known.length === 0) return { flaw: "The body must be a JSON object with a `query`." };
+  if (known.length === 0) return { flaw: "The body must be a JSON object with a `query` or a `documentId`." };
   return { params: Object.fromEntries(known) };
 }
 
@@ -43,27 +51,14 @@ export function paramsOfUrl({ url = "" }: IncomingMessage): ReadParams {
   return { params };
 }
 
-/** A Yoga plugin that takes the parameters as they were read, and refuses those that only have the hash of a query. */
-export function takeParams(): Plugin<object, { readonly params?: GraphQLParams }> {
+/** A Yoga plugin that takes the parameters as they were read, with the document that they name. */
+export function takeParams(): Plugin<object, Given> {
   return {
     onRequestParse({ serverContext: { params }, setRequestParser }) {
       if (params) setRequestParser(() => params);
     },
-    onParams({ params }) {
-      if (lacksPersistedQuery(params)) throw persistedQueryNotSupported();
+    onParams({ params, setParams, context }) {
+      return whenReady(withDocument(params, context.context), setParams);
     },
   };
-}
-
-/** Whether a request has only the hash of a query, as automatic persisted queries of Apollo Client. */
-export function lacksPersistedQuery(params: { readonly query?: unknown; readonly extensions?: unknown }): boolean {
-  return !params.query && isRecord(params.extensions) && "persistedQuery" in params.extensions;
-}
-
-/** Apollo Client sends the query itself on this answer. */
-export function persistedQueryNotSupported(): GraphQLError {
-  const error = new GraphQLError("PersistedQueryNotSupported", {
-    extensions: { code: "PERSISTED_QUERY_NOT_SUPPORTED" },
-  });
-  return withStatus(error, { status: 200 });
 }

@@ -6,7 +6,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { createCallbacks } from "../callback.ts";
-import { isRejection, lackOf } from "../../access/access.ts";
+import { isRejection, lackOfPage } from "../../access/access.ts";
 import type { Rejection } from "../../access/access.ts";
 import type { Authenticator } from "../../access/authenticator.ts";
 import type { TlsFiles } from "../../config/values.ts";
@@ -187,7 +187,7 @@ function createRoutes({ options, allowed, graphql, readiness }: Routed): Route {
     if (path !== SCHEMA) return sendJson(response, 404, { error: `${path} does not exist; the API is at ${GRAPHQL}.` });
     const actor = await logins.identify(request);
     if (isRejection(actor)) return refuseUnauthenticated(response, actor);
-    const lack = lackOf(SCHEMA, "READ", actor);
+    const lack = lackOfPage(SCHEMA, actor);
     if (lack !== null) return sendJson(response, 403, graphqlError(lack, "FORBIDDEN"));
     if (!introspection) return refuseIntrospection(response);
     await schema.serve(request, response);

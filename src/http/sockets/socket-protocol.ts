@@ -15,12 +15,12 @@ import { createContext } from "../../graphql/base/context.ts";
 import type { Context, RequestFacts, Services } from "../../graphql/base/context.ts";
 import { shown } from "../../graphql/base/error-masking.ts";
 import { unnamedOperation } from "../../graphql/execution/guards.ts";
+import { lacksText, withDocument } from "../../graphql/execution/requested-document.ts";
 import type { EventBudget } from "../../graphql/execution/event-budget.ts";
 import type { ReadyResult } from "../../graphql/execution/shared-executions.ts";
 import { withLogged } from "../../log.ts";
 import { markInexact } from "../../runtime/exact-json.ts";
 import { isRecord } from "../../runtime/json-values.ts";
-import { lacksPersistedQuery, persistedQueryNotSupported } from "../graphql/params.ts";
 import { showsCost } from "../graphql/cost-header.ts";
 import type { Logins } from "../port/logins.ts";
 import type { Yoga } from "../graphql/graphql.ts";
@@ -108,7 +108,6 @@ export function createProtocol(parts: ProtocolParts, clients: Set<Client>) {
       return [
         refusal(`A socket has at most ${OPERATIONS_MAX} operations; end one, or open another socket.`, "CAPACITY"),
       ];
-    if (lacksPersistedQuery(payload)) return [persistedQueryNotSupported()];
     const facts = { actor, requestId: randomUUID(), showsCost: showsCost(client.extra.request) };
     return prepare(parts, payload, { facts, state: client.extra, id });
   };
@@ -171,7 +170,8 @@ async function prepare(
     context: { ...createContext(services, facts), budget: state.budget },
   });
   try {
-    const document = parse(payload.query);
+    const { query, variables } = await withDocument(payload, { actor: facts.actor, services });
+    const document = parse(query);
     const errors = validate(schema, document);
     if (errors.length > 0) return errors;
     const unnamed = unnamedOperation(document, payload.operationName);
@@ -180,7 +180,7 @@ async function prepare(
       schema,
       document,
       operationName: payload.operationName,
-      variableValues: payload.variables,
+      variableValues: variables,
       contextValue: await contextFactory(),
       rootValue: { execute, subscribe: (args: ExecutionArgs) => sent(subscribe(args), { state, id }) },
     };
@@ -189,11 +189,11 @@ async function prepare(
   }
 }
 
-/** A message as graphql-ws accepts it: it would close the socket for an operation with the hash of a query only. */
+/** A message as graphql-ws accepts it: it would close the socket for an operation with the id of a document only. */
 function withQuery(key: string, value: unknown): unknown {
   if (key !== "" || !isRecord(value) || value["type"] !== "subscribe") return value;
   const { payload } = value;
-  return isRecord(payload) && lacksPersistedQuery(payload) ? { ...value, payload: { ...payload, query: "" } } : value;
+  return isRecord(payload) && lacksText(payload) ? { ...value, payload: { ...payload, query: "" } } : value;
 }
 
 /** `prepare` passes Yoga's functions on as the root value. */

@@ -1,5 +1,5 @@
 /** Tokens of accounts. */
-import { and, asc, desc, eq, gt, isNull, lt, or, sql } from "drizzle-orm";
+import { and, asc, desc, eq, gt, isNotNull, isNull, lt, or, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import { inArrayParam, rowsBy } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
@@ -15,9 +15,16 @@ async function knownTokens(reader: Reader, where: SQL | undefined): Promise<Know
   return rows.map((row) => ({ ...row.tokens, account: row.accounts.name }));
 }
 
+const isLive = and(isNull(tokens.revokedAt), gt(tokens.expiresAt, sql`now()`));
+
 /** The tokens that can be used. */
 export async function liveTokens(reader: Reader): Promise<KnownToken[]> {
-  return knownTokens(reader, and(isNull(tokens.revokedAt), gt(tokens.expiresAt, sql`now()`)));
+  return knownTokens(reader, isLive);
+}
+
+/** The tokens that can be used and are bound to documents. */
+export async function boundTokens(reader: Reader): Promise<KnownToken[]> {
+  return knownTokens(reader, and(isLive, isNotNull(tokens.documents)));
 }
 
 /** The tokens that were changed after a version. */

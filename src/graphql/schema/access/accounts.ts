@@ -8,10 +8,12 @@ import { tokensByIds, tokensOfAccounts } from "../../../store/access/tokens.ts";
 import type { TokenRow } from "../../../store/access/tokens.ts";
 import { builder, given, needs } from "../../base/builder.ts";
 import { payloadType, refusalFields } from "../../base/payload.ts";
+import { variableFlaws } from "../../execution/document-reading.ts";
 import { addAccessMutation } from "./access-mutation.ts";
+import { BoundDocumentInput, BoundDocumentRef, boundDocumentOf } from "./bound-documents.ts";
 import { GrantRef } from "./roles.ts";
 
-const AccessTokenRef = builder.objectRef<TokenRow>("AccessToken").implement({
+export const AccessTokenRef = builder.objectRef<TokenRow>("AccessToken").implement({
   description: "Token of an account. The secret itself is not stored.",
   fields: (t) => ({
     tokenId: t.exposeString("id", { description: "The part of the token after `ost_` that names it; not secret." }),
@@ -22,6 +24,11 @@ const AccessTokenRef = builder.objectRef<TokenRow>("AccessToken").implement({
     description: t.string({
       description: "Purpose, in the operator's words; empty if none is given.",
       resolve: ({ description }) => description ?? "",
+    }),
+    documents: t.field({
+      type: [BoundDocumentRef],
+      description: "The only documents that it sends; empty if it sends any.",
+      resolve: ({ documents }) => [...(documents ?? [])],
     }),
     createdAt: t.expose("createdAt", { type: "DateTime", description: "Time of creation." }),
     createdBy: t.exposeString("createdBy", { description: "Who created it." }),
@@ -138,6 +145,10 @@ addAccessMutation("createToken", {
       }),
       description: t.string({ description: "Purpose; at most 1000 characters." }),
       expiresInDays: t.int({ description: "Days until it expires, 1 to 366. Default 90." }),
+      documents: t.field({
+        type: [BoundDocumentInput],
+        description: "The only documents that it sends, 1 to 100. The role counts as well. By default it sends any.",
+      }),
     }),
   }),
   argument: "The token.",
@@ -155,13 +166,16 @@ addAccessMutation("createToken", {
     }),
     ...refusalFields(t, "Every reason why the request was refused; empty if it succeeded."),
   })),
-  run: ({ account, role, description, expiresInDays }, engine, caller) =>
-    engine.createToken(caller, {
+  run: ({ account, role, description, expiresInDays, documents }, engine, caller, { services }) => {
+    const token = {
       account,
       role: given(role),
       description: given(description),
       expiresInDays: given(expiresInDays),
-    }),
+      documents: documents?.map(boundDocumentOf),
+    };
+    return engine.createToken(caller, token, (text, values) => variableFlaws(services.schema, text, values));
+  },
 });
 
 const TokenSelector = builder.inputType("TokenSelector", {

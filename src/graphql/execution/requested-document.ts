@@ -1,0 +1,136 @@
+/**
+ * The document that a request names by its id, over every transport, and what a token may send that is bound to
+ * documents. It happens before anything is parsed: an id follows from the text, so that a text is a registered one
+ * exactly if its id is. A request never registers a document.
+ */
+import { isDeepStrictEqual } from "node:util";
+import { GraphQLError } from "graphql";
+import type { RequestErrorCode } from "../../errors.ts";
+import type { Awaitable } from "../../runtime/awaitable.ts";
+import { documentIdOf } from "../../runtime/document-id.ts";
+import { isRecord } from "../../runtime/json-values.ts";
+import type { DocumentRow } from "../../store/access/documents.ts";
+import type { JsonObject } from "../../store/records.ts";
+import { databaseUnavailable, withStatus } from "../base/error-masking.ts";
+import { isDatabaseUnavailable } from "../../store/postgres/connection-errors.ts";
+import type { Context } from "../base/context.ts";
+import { defaultsOf } from "./document-reading.ts";
+
+/** The parameters of a request, whose types nothing has checked. */
+export interface RequestParams {
+  readonly query?: unknown;
+  readonly variables?: unknown;
+  readonly extensions?: unknown;
+  readonly documentId?: unknown;
+}
+
+type RequestCaller = Pick<Context, "actor" | "services">;
+
+/** Whether a request names a document in place of sending its text. */
+export function lacksText({ query, ...params }: RequestParams): boolean {
+  return !query && (idsOf(params).length > 0 || hasPersistedQuery(params));
+}
+
+/** The parameters with the text that is executed, and with the variables that the token fixes. */
+export function withDocument<Params extends RequestParams>(params: Params, caller: RequestCaller): Awaitable<Params> {
+  const ids = idsOf(params);
+  const bound = caller.actor.identity.documents;
+  const text = typeof params.query === "string" && params.query !== "" ? params.query : null;
+  if (ids.length === 0 && text === null && hasPersistedQuery(params)) throw persistedQueryNotSupported();
+  // A request without a text is refused by Yoga.
+  if (ids.length === 0 && (text === null || bound === null)) return params;
+  const [id = documentIdOf(text ?? ""), ...others] = ids;
+  if (others.length > 0) throw badRequest("The request names several documents. Send one id.");
+  if (typeof id !== "string") throw badRequest("The id of a document is a string: `sha256:` and its hash.");
+  if (text !== null && documentIdOf(text) !== id)
+    throw badRequest("The id is that of another text. Send the id alone, or the text alone.");
+  if (text !== null && bound === null) return { ...params, documentId: undefined };
+  return withRegistered(params, id, caller);
+}
+
+async function withRegistered<Params extends RequestParams>(
+  params: Params,
+  id: string,
+  { actor, services }: RequestCaller,
+): Promise<Params> {
+  const bound = actor.identity.documents;
+  // A caller without a role is refused, whether there is a document or not.
+  const isKnown = actor.scope !== null || bound !== null;
+  const document = isKnown ? await documentOf(services, id) : undefined;
+  if (!document && !params.query) throw notInList(id, params);
+  const mine = bound?.find((one) => one.id === document?.id);
+  if (!document || (params.query && params.query !== document.text) || (bound !== null && !mine))
+    throw forbidden("The token is bound to documents, and this is none of them. Send one by its id or its exact text.");
+  const variables = mine ? withFixed(params.variables, mine.variables, document) : params.variables;
+  return { ...params, query: document.text, variables, documentId: undefined };
+}
+
+async function documentOf({ access }: RequestCaller["services"], id: string): Promise<DocumentRow | undefined> {
+  try {
+    return await access.document(id);
+  } catch (error) {
+    throw isDatabaseUnavailable(error) ? databaseUnavailable() : error;
+  }
+}
+
+/** The variables with the fixed ones. Throws if one has another value, in the request or by default. */
+function withFixed(given: unknown, fixed: JsonObject, { text }: DocumentRow): unknown {
+  // Yoga refuses variables that are not an object.
+  if (!isRecord(given ?? {})) return given;
+  const sent = (given ?? {}) as Readonly<Record<string, unknown>>;
+  const names = Object.keys(fixed);
+  const defaults = names.every((name) => Object.hasOwn(sent, name)) ? new Map<string, unknown>() : defaultsOf(text);
+  for (const name of names) {
+    const isSent = Object.hasOwn(sent, name);
+    if (!isSent && !defaults.has(name)) continue;
+    if (!isDeepStrictEqual(isSent ? sent[name] : defaults.get(name), fixed[name]))
+      throw forbidden(
+        `The token fixes the variable $${name} to another value${isSent ? "" : " than its default"}. Send that value${isSent ? ", or leave the variable out" : ""}.`,
+      );
+  }
+  return { ...sent, ...fixed };
+}
+
+/** The ids by which a request names its document; all are the same one in a good request. */
+function idsOf({ documentId, extensions }: RequestParams): unknown[] {
+  const extended = isRecord(extensions) ? extensions : {};
+  const { persistedQuery: persisted } = extended;
+  const hash = isRecord(persisted) && persisted["version"] === 1 ? persisted["sha256Hash"] : null;
+  const given = [documentId, extended["documentId"], typeof hash === "string" ? `sha256:${hash}` : null];
+  return [...new Set(given.filter((id) => id != null))];
+}
+
+/** Whether a request is one of automatic persisted queries, as Apollo Client sends them. */
+function hasPersistedQuery({ extensions }: RequestParams): boolean {
+  return isRecord(extensions) && "persistedQuery" in extensions;
+}
+
+/** Message on which Apollo Client and urql send the query itself, whatever the code. */
+const SEND_THE_QUERY = "PersistedQueryNotSupported";
+
+function persistedQueryNotSupported(): GraphQLError {
+  return refusal(SEND_THE_QUERY, "PERSISTED_QUERY_NOT_SUPPORTED", 200);
+}
+
+/** Characters of an id that a message repeats. */
+const ID_SHOWN = 80;
+
+function notInList(id: string, params: RequestParams): GraphQLError {
+  const code = "PERSISTED_QUERY_NOT_IN_LIST";
+  if (hasPersistedQuery(params)) return refusal(SEND_THE_QUERY, code, 200);
+  const message = `No document ${JSON.stringify(id.slice(0, ID_SHOWN))} is registered. Send its text, or ask an administrator to register it with registerDocuments.`;
+  return refusal(message, code, 404);
+}
+
+function badRequest(message: string): GraphQLError {
+  return refusal(message, "BAD_REQUEST", 400);
+}
+
+function forbidden(message: string): GraphQLError {
+  return refusal(message, "FORBIDDEN", 403);
+}
+
+/** Clients that accept `application/graphql-response+json` get the status; others 200. */
+function refusal(message: string, code: RequestErrorCode, status: number): GraphQLError {
+  return withStatus(new GraphQLError(message, { extensions: { code } }), { spec: true, status });
+}
