@@ -240,7 +240,7 @@ export const PARTS: Readonly<Record<string, PartRule>> = {
   },
   "src/engine/input": { purpose: "Selectors, and checks of names, sizes and variables.", imports: [] },
   "src/engine/access": {
-    purpose: "Changes of accounts, tokens, roles and grants.",
+    purpose: "Changes of accounts, tokens, roles, grants and registered documents.",
     imports: ["src/engine/input", "src/engine/context.ts", "src/engine/transaction.ts"],
   },
   "src/engine/images": {

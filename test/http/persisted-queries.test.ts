@@ -1,4 +1,4 @@
-/** Automatic persisted queries of Apollo Client: no request registers one, so that the client sends the query itself. */
+/** Automatic persisted queries of Apollo Client: no request registers one, so the client sends the query. */
 import { createHash } from "node:crypto";
 import { ApolloClient, ApolloLink, HttpLink, InMemoryCache, gql } from "@apollo/client";
 import { PersistedQueryLink } from "@apollo/client/link/persisted-queries";

@@ -189,8 +189,8 @@ test("a document without a query is sent over a WebSocket, and its refusal leave
 });
 
 test("a caller without a role learns nothing about documents", async () => {
-  const nobody = await robot(undefined, null);
-  expect(codeOf(await TRANSPORTS.POST(ostler.url, { documentId: id(FIND), headers: as(nobody) }))).toBe(
+  const roleless = await robot(undefined, null);
+  expect(codeOf(await TRANSPORTS.POST(ostler.url, { documentId: id(FIND), headers: as(roleless) }))).toBe(
     "PERSISTED_QUERY_NOT_IN_LIST",
   );
 });

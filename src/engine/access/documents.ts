@@ -43,7 +43,7 @@ export async function registerDocuments(
   read: (text: string) => DocumentReading,
 ): Promise<DocumentsEdited> {
   const register = async () => {
-    requireNone(emptyFlaws(documents.length + remove.length));
+    requireNone(lengthFlaws(documents.length, remove.length));
     const rows = documents.map(({ text, name }, index) => {
       const path = ["input", "documents", String(index)];
       const sizes = [
@@ -125,8 +125,10 @@ async function inUse(reader: Reader, ids: readonly string[]): Promise<Refusal[]>
   });
 }
 
-function emptyFlaws(count: number): Refusal[] {
-  return count > 0 ? [] : [invalidInput("Give documents to register, or ids of documents to remove.", ["input"])];
+function lengthFlaws(documents: number, remove: number): Refusal[] {
+  if (documents > DOCUMENTS_MAX) return [tooMany];
+  if (documents + remove > 0) return [];
+  return [invalidInput("Give documents to register, or ids of documents to remove.", ["input"])];
 }
 
 const tooMany = invalidInput(`At most ${DOCUMENTS_MAX} documents are registered. Remove those that nothing sends.`, [

@@ -10,7 +10,8 @@ import { shown } from "../base/error-masking.ts";
 import { exactNumbersRule, noIntrospectionRule, parseBounded, shapeRule } from "./document.ts";
 import { check } from "./guards.ts";
 
-const RULES = [...specifiedRules, shapeRule, exactNumbersRule, noIntrospectionRule];
+const NO_INTROSPECTION = "Introspection cannot be registered. Leave out `__schema` and `__type`.";
+const RULES = [...specifiedRules, shapeRule, exactNumbersRule, noIntrospectionRule(NO_INTROSPECTION)];
 
 /** Reads a document as a request with it would be read, without the values of its variables. */
 export function readDocument(schema: GraphQLSchema, text: string): DocumentReading {

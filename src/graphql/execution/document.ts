@@ -14,6 +14,7 @@ import type {
   IntValueNode,
   SelectionSetNode,
   ValidationContext,
+  ValidationRule,
 } from "graphql";
 import { isExact } from "../../runtime/exact-json.ts";
 import { inexactNumber } from "../base/storable.ts";
@@ -128,19 +129,14 @@ function placeOf(ancestors: readonly (ASTNode | readonly ASTNode[])[], path: rea
   return parts.filter((part) => part !== undefined).join(".");
 }
 
-/** Validation rule against introspection. */
-export function noIntrospectionRule(context: ValidationContext): ASTVisitor {
-  return {
+/** Validation rule against introspection, with this error. */
+export function noIntrospectionRule(message: string): ValidationRule {
+  return (context) => ({
     Field(field) {
       if (field.name.value !== "__schema" && field.name.value !== "__type") return;
-      context.reportError(
-        new GraphQLError("Introspection is disabled. Operators can print the schema with `ostler schema`.", {
-          nodes: field,
-          extensions: { code: "FORBIDDEN" },
-        }),
-      );
+      context.reportError(new GraphQLError(message, { nodes: field, extensions: { code: "FORBIDDEN" } }));
     },
-  };
+  });
 }
 
 /** A number that JSON can represent. */

@@ -27,12 +27,13 @@ export interface GuardOptions {
 
 /** Error of graphql-js if too many fields with the same response name have to be compared. */
 const TOO_MANY_COMPARISONS = "Validation aborted.";
+const DISABLED = "Introspection is disabled. Operators can print the schema with `ostler schema`.";
 const REQUEST_FLAW = { spec: true, status: 400 };
 const GATEWAY_TIMEOUT = 504;
 
 /** All checks except time. Comes first, so that no other plugin sees a refused request. */
 export function guards({ introspection }: GuardOptions): Plugin {
-  const rules = [shapeRule, exactNumbersRule, ...(introspection ? [] : [noIntrospectionRule])];
+  const rules = [shapeRule, exactNumbersRule, ...(introspection ? [] : [noIntrospectionRule(DISABLED)])];
   return {
     onParse({ setParseFn }) {
       setParseFn((source: Parameters<typeof parseBounded>[0]) => {

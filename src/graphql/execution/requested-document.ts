@@ -35,16 +35,19 @@ export function lacksText({ query, ...params }: RequestParams): boolean {
 export function withDocument<Params extends RequestParams>(params: Params, caller: RequestCaller): Awaitable<Params> {
   const ids = idsOf(params);
   const bound = caller.actor.identity.documents;
-  const text = typeof params.query === "string" && params.query !== "" ? params.query : null;
-  if (ids.length === 0 && text === null && hasPersistedQuery(params)) throw persistedQueryNotSupported();
+  const { query } = params;
+  // Yoga refuses a query of another type.
+  if (query != null && typeof query !== "string") return { ...params, documentId: undefined };
+  const text = query ?? "";
+  if (ids.length === 0 && text === "" && hasPersistedQuery(params)) throw persistedQueryNotSupported();
   // A request without a text is refused by Yoga.
-  if (ids.length === 0 && (text === null || bound === null)) return params;
-  const [id = documentIdOf(text ?? ""), ...others] = ids;
+  if (ids.length === 0 && (text === "" || bound === null)) return params;
+  const [id = documentIdOf(text), ...others] = ids;
   if (others.length > 0) throw badRequest("The request names several documents. Send one id.");
   if (typeof id !== "string") throw badRequest("The id of a document is a string: `sha256:` and its hash.");
-  if (text !== null && documentIdOf(text) !== id)
+  if (text !== "" && documentIdOf(text) !== id)
     throw badRequest("The id is that of another text. Send the id alone, or the text alone.");
-  if (text !== null && bound === null) return { ...params, documentId: undefined };
+  if (text !== "" && bound === null) return { ...params, documentId: undefined };
   return withRegistered(params, id, caller);
 }
 

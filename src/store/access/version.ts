@@ -1,6 +1,6 @@
 /**
- * The version of accounts, tokens, grants and roles. Every change raises it, so changes happen one after another, and a
- * replica that knows it knows whether its rules are old.
+ * The version of accounts, tokens, grants, roles and documents. Every change raises it, so changes happen one after
+ * another, and a replica that knows it knows whether its rules are old.
  */
 import { sql } from "drizzle-orm";
 import type { Reader, Tx } from "../postgres/database.ts";
