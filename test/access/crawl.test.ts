@@ -31,7 +31,8 @@ const TABLE: Readonly<Record<Role, string>> = {
     createCluster createRunbook deleteCluster deleteImages deleteNodes deleteRunbook discoverNodes probeNodes
     registerImages registerNodes updateCluster updateImage updateNodes updateRunbook`,
   admin: `
-    accounts grants roles createAccount createToken deleteRole putRole revokeTokens setRoles updateAccount updateSite`,
+    accounts grants roles trustedDocuments createAccount createToken deleteRole putRole registerDocuments revokeTokens
+    setRoles updateAccount updateSite`,
 };
 
 /** Arguments that need more than the scope of their field. */
