@@ -23,7 +23,7 @@ export interface Identity {
   readonly subject: string;
   /** Name for people; null: there is none. */
   readonly displayName: string | null;
-  /** Principals besides the subject whose grants count. */
+  /** Groups whose grants count, as principals. */
   readonly groups: readonly string[];
   /** The role that limits the credential; null if none does. */
   readonly ceiling: string | null;
@@ -50,7 +50,7 @@ export const ANONYMOUS: Identity = { ...WITHOUT_ACCOUNT, kind: "NONE", id: "none
 /** The owner of the configured token. */
 export const CONFIGURED: Identity = { ...WITHOUT_ACCOUNT, kind: "CONFIGURED", id: "token", subject: "token" };
 
-/** What the owner of a credential may do by these rules. Both that need no account may do everything. */
+/** The caller with a credential, by these rules. Both that need no account may do everything. */
 export function actorOf(identity: Identity, rules: AccessRules, now: Date): Actor {
   const { kind, subject, displayName, groups } = identity;
   const access: Access =

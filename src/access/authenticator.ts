@@ -19,7 +19,7 @@ const FAILURES_MAX = 20;
 /** Addresses with a count of their own. */
 const ADDRESSES_MAX = 10_000;
 
-/** What a request brings to identify its caller. */
+/** The parts of a request that identify its caller. */
 export interface Presented {
   readonly authorization: string | undefined;
   /** Address of the sender. */

@@ -7,9 +7,9 @@ import type { KnownPlans } from "./plans/known-plans.ts";
 import type { Keyring } from "../store/secrets/keyring.ts";
 import type { Transact } from "./transaction.ts";
 
-/** What the configuration says of principals. */
+/** Principals of the configuration. */
 export interface Principals {
-  /** Those that are always administrators. */
+  /** Always administrators. */
   readonly admins: readonly string[];
   /** Names of issuers, whose users and groups may have roles. */
   readonly issuers: readonly string[];

@@ -24,7 +24,7 @@ import type { NewTransition } from "../store/log/transitions.ts";
 export interface Caller {
   readonly actor: string;
   readonly project: string;
-  /** What the caller may do; null: nothing. */
+  /** The scope of the caller; null: it may do nothing. */
   readonly scope: Scope | null;
 }
 

@@ -1,5 +1,5 @@
 /**
- * What a caller may do: roles are names for scopes, grants give roles to principals and add up, and the role of a token
+ * The rights of callers: roles are names for scopes, grants give roles to principals and add up, and the role of a token
  * is a ceiling. Pure decisions over plain data.
  */
 
@@ -28,7 +28,7 @@ export interface Grant {
   readonly expiresAt: Date | null;
 }
 
-/** Who has which role, and what the roles mean. */
+/** Roles with their scopes, and principals with their roles. */
 export interface AccessRules {
   readonly scopeOf: ReadonlyMap<string, Scope>;
   readonly grantsOf: ReadonlyMap<string, readonly Grant[]>;
@@ -36,7 +36,7 @@ export interface AccessRules {
   readonly admins: ReadonlySet<string>;
 }
 
-/** What a caller may do, as of a moment. */
+/** The rights of a caller, as of a moment. */
 export interface Access {
   /** Null: nothing is granted. */
   readonly scope: Scope | null;

@@ -730,7 +730,7 @@ export const roles = pgTable("roles", {
   isBuiltIn: boolean("is_built_in").notNull().default(false),
 });
 
-/** What principals may do. */
+/** Roles of principals. */
 export const grants = pgTable(
   "grants",
   {

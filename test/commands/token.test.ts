@@ -29,7 +29,7 @@ test("ostler token create makes the account with its role, and prints the token 
 test.each([
   ["without an account", ["--role", "viewer"], "needs --account and --role"],
   ["with an unknown role", ["--account", "robot", "--role", "boss"], "Use one of admin, manager, operator, viewer."],
-  ["with days that are no number", ["--account", "robot", "--role", "viewer", "--days", "x"], "--days is"],
+  ["with days that are not a number", ["--account", "robot", "--role", "viewer", "--days", "x"], "--days is"],
   ["for longer than a year", ["--account", "robot", "--role", "viewer", "--days", "367"], "1 to 366"],
   ["with an invalid name", ["--account", "a b", "--role", "viewer"], "Invalid name"],
 ])("ostler token create %s is refused with one sentence", async (_what, flags, message) => {

@@ -1,4 +1,4 @@
-/** Callers of a service without accounts: whoever has the token, or everybody. */
+/** Callers of a service without accounts: those with the configured token, or all. */
 import { Authenticator } from "../../src/access/authenticator.ts";
 import type { Directory } from "../../src/access/directory.ts";
 import { createLogins } from "../../src/http/port/logins.ts";

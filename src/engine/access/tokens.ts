@@ -75,7 +75,7 @@ export type TokenChoice = { readonly ids: readonly string[] } | { readonly accou
 
 export type TokensRevoked = { readonly tokenIds: readonly string[]; readonly refusals: readonly Refusal[] };
 
-/** Revokes tokens. Those that were revoked before stay as they are. */
+/** Revokes tokens. A token that was revoked before stays as it is. */
 export async function revokeTokens(
   context: AccessContext,
   caller: Caller,

@@ -45,7 +45,7 @@ export function rejectionStatus({ rejected }: Rejection): { readonly status: num
   }
 }
 
-/** Sets the headers that tell a client how to log in, or when to try again. */
+/** Sets the headers that show a client how to log in, or when to try again. */
 export function setRejectionHeaders(response: ServerResponse, status: number): void {
   if (status === 401) response.setHeader("www-authenticate", "Bearer");
   if (status === 429) response.setHeader("retry-after", "1");

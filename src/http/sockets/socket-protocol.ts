@@ -47,9 +47,9 @@ const CLOSE_REASONS: Readonly<Record<number, string>> = {
 
 /** The reason of a close, for the client; `rejection`: why its credential was rejected, if it was. */
 export function closeReason(code: number, reason = "", rejection: string | null = null): string {
-  const told =
+  const text =
     rejection !== null && code === FORBIDDEN ? `${rejection} ${SEND_TOKEN}` : (CLOSE_REASONS[code] ?? reason);
-  return told.length > REASON_MAX && rejection !== null ? rejection.slice(0, REASON_MAX) : told;
+  return text.length > REASON_MAX && rejection !== null ? rejection.slice(0, REASON_MAX) : text;
 }
 
 export interface ProtocolParts {

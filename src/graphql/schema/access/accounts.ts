@@ -63,12 +63,12 @@ const AccountRef = builder.objectRef<AccountRow>("Account").implement({
     createdBy: t.exposeString("createdBy", { description: "Who created it." }),
     grants: t.field({
       type: [GrantRef],
-      description: "Its roles. Those that have expired are among them.",
+      description: "Its roles, also expired ones.",
       resolve: ({ name }, _args, { load }) => load.below(grantsOfPrincipals, `account:${name}`, null, []),
     }),
     tokens: t.field({
       type: [AccessTokenRef],
-      description: "Its tokens, newest first. Those that have ended are among them.",
+      description: "Its tokens, newest first, also those that have ended.",
       resolve: ({ id }, _args, { load }) => load.below(tokensOfAccounts, id, null, []),
     }),
   }),

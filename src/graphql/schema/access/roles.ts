@@ -55,7 +55,7 @@ builder.queryField("grants", (t) =>
   t.field({
     type: [GrantRef],
     ...needs("ADMIN"),
-    description: "All grants, sorted by principal and role. Those that have expired are among them.",
+    description: "All grants, also expired ones, sorted by principal and role.",
     resolve: (_root, _args, { services }) => allGrants(services.database.reader),
   }),
 );

@@ -47,7 +47,7 @@ const ActorRef = builder.objectRef<Context["actor"]>("Actor").implement({
       description: "Name for people; null if there is none.",
     }),
     groups: t.stringList({
-      description: "Principals besides the subject whose roles the caller has.",
+      description: "Groups whose roles the caller has, as principals.",
       resolve: ({ groups }) => [...groups],
     }),
     roles: t.stringList({ description: "Names of the caller's roles, sorted.", resolve: ({ roles }) => [...roles] }),
