@@ -23,6 +23,7 @@ const settings = read("docs/systemd/ostler.env");
 const command = read("docs/systemd/ostler-command");
 const dnsmasq = read("docs/systemd/ostler-dnsmasq.service");
 const postinst = read("packages/release/debian/postinst");
+const postrm = read("packages/release/debian/postrm");
 const image = read("Dockerfile");
 const compose = read("compose.yaml");
 
@@ -92,6 +93,12 @@ const FACTS: readonly (readonly [string, string, readonly string[], readonly str
   ["data", "user", [config.data], found(`${checkout}${postinst}`, /--home-dir (\S+)/g)],
   ["data", "volume", [config.data], found(containers, /-v ostler:(\S+)/g)],
   ["data", "image", [config.data], found(image, /OSTLER_DATA=(\S+)/g)],
+  [
+    "folder for compiled code",
+    "postrm",
+    found(unit, /^CacheDirectory=(.*)$/gm).map((name) => `/var/cache/${name}`),
+    found(postrm, /(\/var\/cache\/\S+)/g),
+  ],
   ["boot media", "page", [`${config.agentFolder}/`], found(page, /cp -r agent\/x64 (\S+)/g)],
   ["boot media", "page, containers", [config.agentFolder], found(containers, /-v \$PWD\/agent:([^:]+)/g)],
   ["boot media", "page, checkout", [config.agentFolder], found(checkout, /agent-build --out (\S+)/g)],

@@ -1,6 +1,7 @@
 /**
- * Folders for compiled code, which save half of the CPU of a start. They are below the folder for temporary files; if
- * another user could write to one, it is not used, because its code would be executed.
+ * Folders for compiled code, which save half of the CPU of a start. They are below the cache folder of the unit, or the
+ * folder for temporary files, which systemd empties at each stop; if another user could write to one, it is not used,
+ * because its code would be executed.
  */
 import { lchownSync, lstatSync, mkdirSync } from "node:fs";
 import { enableCompileCache, flushCompileCache } from "node:module";
@@ -10,7 +11,7 @@ import { join } from "node:path";
 /** A folder that only one user can write to, by default the one of this process; null if there is none. */
 export function compileFolder(name: string, user: { readonly uid: number; readonly gid: number } | null = null) {
   const uid = user?.uid ?? process.getuid?.() ?? 0;
-  const base = join(tmpdir(), `ostler-compiled-${uid}`);
+  const base = join(process.env["CACHE_DIRECTORY"] ?? tmpdir(), `ostler-compiled-${uid}`);
   try {
     makeFolder(base, user);
     const { mode, uid: owner } = lstatSync(base);

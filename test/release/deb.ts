@@ -1,7 +1,16 @@
 /** The package of Debian on a fresh system that systemd runs: installed, used, upgraded, broken, removed and purged. */
 import { once } from "node:events";
 import type { ChildProcess } from "node:child_process";
-import { copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { run } from "../../packages/agent/build/programs.ts";
 import { ROOT } from "../../packages/release/checkout.ts";
@@ -17,6 +26,7 @@ const NODE = "/usr/lib/ostler/node_modules/.bin/node";
 const URL_INSIDE = "http://127.0.0.1:4000/graphql";
 const SETTINGS = "etc/ostler/ostler.env";
 const TOKEN = "etc/ostler/token";
+const CACHE = "var/cache/ostler";
 const START_MS = 60_000;
 /** The last kill comes when the new files are in place. */
 const KILL_SECONDS_MAX = 10;
@@ -115,6 +125,7 @@ async function upgrade(system: System, root: string, examples: readonly string[]
   await system.run("systemctl", "restart", "ostler");
   await ready(system, NODE);
   check("it starts again with other settings", true, `${((performance.now() - began) / 1000).toFixed(1)} s`);
+  check("its compiled code has outlived the stop", readdirSync(join(root, CACHE)).length > 0);
   const token = tokenIn(root);
   const shown = examples.map((name) => printed(system.start(NODE, `/root/project/${name}`, URL_INSIDE, token)));
   const report = await work(system, root, "commissionNodes");
@@ -228,7 +239,8 @@ async function removal(system: System, root: string): Promise<void> {
   check("remove takes the program away", !existsSync(join(root, "usr/lib/ostler")));
   check("remove keeps settings and token", existsSync(join(root, TOKEN)) && existsSync(join(root, SETTINGS)));
   const text = await system.run("dpkg", "--purge", "ostler");
-  check("purge deletes settings and token", !existsSync(join(root, "etc/ostler")));
+  const left = ["etc/ostler", CACHE].filter((folder) => existsSync(join(root, folder)));
+  check("purge deletes settings, token and compiled code", left.length === 0, "", left.join());
   const isKept = existsSync(join(root, "var/lib/ostler")) && text.includes("/var/lib/ostler");
   check("purge keeps the data, and names the folder", isKept, "", text);
   await system.run("dpkg", "--install", "/root/ostler.deb");

@@ -2,7 +2,7 @@
 import { spawnSync } from "node:child_process";
 import { chmodSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { compileFolder } from "../../src/runtime/compile-cache.ts";
@@ -29,6 +29,13 @@ describe("folder for compiled code", () => {
     expect(folder).toBe(join(base, "service"));
     expect(lstatSync(base).mode & 0o777).toBe(0o700);
     expect(compileFolder("service")).toBe(folder);
+  });
+
+  test("compiled code is kept in the cache folder of the unit, where it outlives a stop", () => {
+    process.env["CACHE_DIRECTORY"] = join(temporary, "cache");
+    const folder = compileFolder("service");
+    delete process.env["CACHE_DIRECTORY"];
+    expect(folder).toBe(join(temporary, "cache", basename(base), "service"));
   });
 
   test("a folder for compiled code that others can write to is not used", () => {
