@@ -11,8 +11,8 @@ import { ROOT } from "./checkout.ts";
 import { DEBIAN, imageName, imageSettings, indexLines, packageOf } from "./names.ts";
 import type { Architecture, DebianPackage, ImageSettings } from "./names.ts";
 
-/** The C++ library of Node, the locale of the embedded database, and a shell. */
-const BASE = ["base-files", "libstdc++6", "libc-bin", "dash"];
+/** The C++ library of Node, the locale of the embedded database, a shell, and `setpriv` for processes of drivers. */
+const BASE = ["base-files", "libstdc++6", "libc-bin", "dash", "util-linux"];
 /** In Dockerfile it is that of the image that it begins with. */
 const PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const HOOK = fileURLToPath(new URL("base.sh", import.meta.url));

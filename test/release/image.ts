@@ -79,6 +79,7 @@ export async function checkImage(release: string, version: string, project: stri
   for (const [program, option] of [
     ["ipmitool", "-V"],
     ["qemu-img", "--version"],
+    ["setpriv", "--version"],
   ] as const)
-    check(`it has ${program}`, (await system.run(program, option)).includes("version"));
+    check(`it has ${program}`, await system.succeeds(program, option));
 }
