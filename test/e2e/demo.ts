@@ -37,7 +37,7 @@ async function main(): Promise<number> {
     return 1;
   }
   const port = Number(values.port);
-  const artifacts = await prepare({ rebuild: false });
+  const artifacts = await prepare({});
   const folder = mkdtempSync(join(tmpdir(), "ostler-demo-"));
   try {
     await forward(port, join(folder, "service.sock"));

@@ -3,8 +3,9 @@
  * shows that each failure stays with its node. docs/e2e.md describes it.
  *
  * `--short` installs one machine, `--only NAME,NAME` runs these scenarios, `--list` prints them, `--keep` keeps the
- * files of the machines, `--rebuild` builds the image and the agent again. Prints a line for each check, the seconds of
- * each scenario, then `N passed, N failed`.
+ * files of the machines, `--rebuild` builds the image and the agent again, `--release DIR` takes the service from the
+ * package and the agent from the boot media of that folder. Prints a line for each check, the seconds of each scenario,
+ * then `N passed, N failed`.
  *
  * Needs root and the Debian packages that it names. Everything runs in namespaces of its own.
  */
@@ -22,6 +23,7 @@ const { values } = parseArgs({
     list: { type: "boolean", default: false },
     keep: { type: "boolean", default: false },
     rebuild: { type: "boolean", default: false },
+    release: { type: "string" },
   },
 });
 
@@ -36,7 +38,7 @@ async function main(): Promise<number> {
     return 1;
   }
   const names = chosenNames();
-  const artifacts = await prepare({ rebuild: values.rebuild });
+  const artifacts = await prepare(values);
   const words = JSON.stringify({ names, keep: values.keep, artifacts });
   return runInNamespace(fileURLToPath(new URL("inside.ts", import.meta.url)), [words]);
 }

@@ -1,39 +1,57 @@
 /** Artifacts that are built once, with the network of this machine, and kept: the image to install, and the agent. */
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, globSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { keepReporting } from "./lab/report.ts";
 
-const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+export const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const AGENT = join(ROOT, "packages/agent");
 /** Not part of the repository; `npm ci` removes it. */
 const CACHE = process.env["E2E_CACHE"] ?? join(ROOT, "node_modules/.cache/ostler-e2e");
+
+interface PrepareOptions {
+  readonly rebuild?: boolean;
+  readonly release?: string | undefined;
+}
 
 export interface Artifacts {
   /** The image as it is on a disk. */
   readonly raw: string;
   readonly compressed: string;
+  /** Of the service; null for the checkout. */
+  readonly package: string | null;
   /** OSTLER_AGENT_DIR. */
   readonly agentFolder: string;
 }
 
-/** Builds what is missing. */
-export async function prepare(options: { readonly rebuild: boolean }): Promise<Artifacts> {
+/** Builds what is missing. `release`: folder of a release, whose package and boot media are used. */
+export async function prepare({ rebuild = false, release }: PrepareOptions): Promise<Artifacts> {
   mkdirSync(CACHE, { recursive: true });
   const image = join(CACHE, "image");
-  const agentFolder = join(CACHE, "agent");
-  if (options.rebuild) for (const folder of [image, agentFolder]) rmSync(folder, { recursive: true, force: true });
-  const artifacts = { raw: join(image, "debian.raw"), compressed: join(image, "debian.raw.zst"), agentFolder };
+  const agentFolder = release === undefined ? join(CACHE, "agent") : join(resolve(release), "agent");
+  if (rebuild) for (const folder of [image, join(CACHE, "agent")]) rmSync(folder, { recursive: true, force: true });
+  const artifacts = {
+    raw: join(image, "debian.raw"),
+    compressed: join(image, "debian.raw.zst"),
+    package: release === undefined ? null : packageIn(resolve(release)),
+    agentFolder,
+  };
   if (!existsSync(artifacts.compressed)) {
     console.log(`The image of the machines: downloads 99 MB, and keeps 0.5 GB in ${image}.`);
     using _ = keepReporting("building the image");
     await run(imageScript(), [image]);
   }
-  await buildAgent(agentFolder);
+  if (release === undefined) await buildAgent(agentFolder);
   return artifacts;
+}
+
+function packageIn(release: string): string {
+  const [file] = globSync(join(release, "ostler_*_amd64.deb"));
+  if (file === undefined) throw new Error(`There is no package ostler_*_amd64.deb in ${release}.`);
+  return file;
 }
 
 /** Again when its sources have changed. */

@@ -1,9 +1,11 @@
 /** Everything that scenarios use: network, machines behind BMCs, service, image server. */
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
+import { ROOT } from "../prepare.ts";
 import type { Artifacts } from "../prepare.ts";
 import { createApi, followTransitions } from "./api.ts";
 import type { Api, Follower } from "./api.ts";
+import { run } from "./commands.ts";
 import { startDhcp } from "./dhcp.ts";
 import { imageFiles, registerImages } from "./images.ts";
 import { startImageServer } from "./image-server.ts";
@@ -64,7 +66,9 @@ export async function startLab(settings: LabSettings, parts: AsyncDisposableStac
   const machines = await startMachines(MACHINES, disks, parts);
   await startDhcp(machines, folder, parts);
   report.note(`${machines.length} machines behind simulated BMCs are ready`);
-  const service = createService({ folder, agentFolder: artifacts.agentFolder, port: settings.port ?? 0 });
+  const { agentFolder } = artifacts;
+  const program = artifacts.package === null ? ROOT : await unpack(artifacts.package, join(folder, "package"));
+  const service = createService({ folder, program, agentFolder, port: settings.port ?? 0 });
   if (settings.withService) {
     parts.use(service);
     await service.start();
@@ -97,6 +101,12 @@ export async function startLab(settings: LabSettings, parts: AsyncDisposableStac
       await Promise.all([worker(), worker()]);
     },
   };
+}
+
+/** Returns the program of the package. */
+async function unpack(file: string, folder: string): Promise<string> {
+  await run("dpkg-deb", ["--extract", file, folder]);
+  return join(folder, "usr/lib/ostler");
 }
 
 const NOTHING_FOLLOWED: Follower = {

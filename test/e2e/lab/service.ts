@@ -3,7 +3,6 @@ import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { closeSync, mkdirSync, openSync, readFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { eventually } from "../../support/eventually.ts";
 import { HOST } from "./network.ts";
 
@@ -23,6 +22,8 @@ export interface Service extends AsyncDisposable {
 
 export interface ServiceSettings {
   readonly folder: string;
+  /** With `src`, and its Node in `node_modules`. */
+  readonly program: string;
   readonly agentFolder: string;
   /** 0 is any free port. */
   readonly port: number;
@@ -32,7 +33,6 @@ const PROVISION_PORT = 4010;
 export const PROVISION_URL = `http://${HOST}:${PROVISION_PORT}`;
 const START_MS = 120_000;
 const END_MS = 60_000;
-const MAIN = fileURLToPath(new URL("../../../src/main.ts", import.meta.url));
 
 const hasEnded = ({ exitCode, signalCode }: ChildProcess) => exitCode !== null || signalCode !== null;
 
@@ -58,7 +58,9 @@ export function createService(settings: ServiceSettings): Service {
     },
     async start() {
       const file = openSync(log, "a");
-      const started = spawn(process.execPath, [MAIN, "--plugins", "redfish,ipmi,agent,fake"], {
+      const words = ["src/main.ts", "--plugins", "redfish,ipmi,agent,fake"];
+      const started = spawn("node_modules/.bin/node", words, {
+        cwd: settings.program,
         env: environment(settings),
         stdio: ["ignore", "pipe", file],
       });
