@@ -1923,6 +1923,35 @@ export const RULES: readonly RuleSection[] = [
         rule: "After 20 failed logins of an address in a second further ones get 429, and known tokens of it are served.",
       },
       {
+        id: "R-970",
+        rule: "A stream whose caller's access changes, less or more, ends with ACCESS_CHANGED and its last cursor, after which nothing is missing; those of other callers continue.",
+      },
+      {
+        id: "R-971",
+        rule: "When a grant expires or a token ends, its streams end on every replica, and the sockets of an ended token close with 4403 and the reason.",
+      },
+      {
+        id: "R-972",
+        rule: "A stream that ends within its snapshot names the cursor before everything, one that ends after it the cursor of the snapshot.",
+      },
+      {
+        id: "R-973",
+        rule: "A change of access ends a stream at once, also if its reader does not read, or the database does not answer.",
+      },
+      {
+        id: "R-974",
+        rule: "Changes of access in quick succession judge each access four times a second at most, however many streams have it.",
+      },
+      { id: "R-975", rule: "Items that callers with the same access share name no caller." },
+      {
+        id: "R-976",
+        rule: "No mutation that starts after the answer to a revocation is accepted, by any replica.",
+      },
+      {
+        id: "R-977",
+        rule: "`ostler-client` continues after a change of access with a token of the callback, without a gap; a token that is refused again ends its streams with an error.",
+      },
+      {
         id: "R-1005",
         rule: "A registered document is sent by `documentId` or `extensions.persistedQuery`, over HTTP, server-sent events and WebSocket.",
       },

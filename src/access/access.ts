@@ -61,17 +61,34 @@ export function actorOf(identity: Identity, rules: AccessRules, now: Date): Acto
 }
 
 /** Equal for callers whose streams show the same. */
-export function accessKey({ scope, roles }: Actor): string {
+export function accessKey({ scope, roles }: SharedAccess): string {
   return fingerprintOf({ scope, roles });
 }
 
+/** What callers with the same access share, such as the items of streams, may depend on this only. */
+export type SharedAccess = Pick<Access, "scope" | "roles">;
+
 /** Why a caller may not have what needs the scope; null if it may. `what` begins the sentence. */
-export function lackOf(what: string, needed: Scope, { scope, roles, subject, groups }: Actor): string | null {
+export function lackOf(what: string, needed: Scope, actor: Actor): string | null {
+  const principals = [actor.subject, ...actor.groups].join(", ");
+  return lackSentence(what, needed, actor, { who: principals, whom: principals });
+}
+
+/** The same where others with the same access may read the sentence: it names no caller. */
+export function sharedLackOf(what: string, needed: Scope, access: SharedAccess): string | null {
+  return lackSentence(what, needed, access, { who: "The caller", whom: "the caller" });
+}
+
+function lackSentence(
+  what: string,
+  needed: Scope,
+  { scope, roles }: SharedAccess,
+  { who, whom }: { readonly who: string; readonly whom: string },
+): string | null {
   if (includesScope(scope, needed)) return null;
-  const principals = [subject, ...groups].join(", ");
   return roles.length === 0
-    ? `${what} requires the scope ${needed}, and no role is granted to ${principals}. An administrator grants one with setRoles.`
-    : `${what} requires the scope ${needed}. ${principals} has ${roles.length === 1 ? "the role" : "the roles"} ${roles.join(", ")}, with this token ${scope === null ? "without a scope" : `up to ${scope}`}.`;
+    ? `${what} requires the scope ${needed}, and no role is granted to ${whom}. An administrator grants one with setRoles.`
+    : `${what} requires the scope ${needed}. ${who} has ${roles.length === 1 ? "the role" : "the roles"} ${roles.join(", ")}, with this token ${scope === null ? "without a scope" : `up to ${scope}`}.`;
 }
 
 /** Why a caller may not read a page of the service, such as `/metrics`; null if it may. */

@@ -11,6 +11,8 @@ import type { DocumentRow } from "../store/access/documents.ts";
 import type { KnownToken } from "../store/access/tokens.ts";
 import { ANONYMOUS, CONFIGURED, actorOf, isRejection } from "./access.ts";
 import type { Actor, Identity, Rejection } from "./access.ts";
+import { AccessWatch } from "./access-watch.ts";
+import type { Present } from "./access-watch.ts";
 import { isSecretOf, readApiToken } from "../runtime/api-token.ts";
 import type { Directory } from "./directory.ts";
 
@@ -38,10 +40,12 @@ export class Authenticator {
   readonly #directory: Directory;
   readonly #token: string | null;
   readonly #failures = new LruMap<string, TokenBucket>(ADDRESSES_MAX);
+  readonly #watch = new AccessWatch((actor) => this.present(actor));
 
   constructor({ directory, token }: AuthenticatorOptions) {
     this.#directory = directory;
     this.#token = token;
+    directory.onChange(() => this.#watch.changed());
   }
 
   /** Whether callers need no credential. */
@@ -72,9 +76,9 @@ export class Authenticator {
     return this.#directory.document(id);
   }
 
-  /** Calls the listener after each change of the rules; returns a function that ends this. */
-  onChange(listener: () => void): () => void {
-    return this.#directory.onChange(listener);
+  /** Calls the listener once, when the access of the caller is another one. Returns the function that ends this. */
+  watch(actor: Actor, listener: (present: Present) => void): () => void {
+    return this.#watch.add(actor, listener);
   }
 
   /** Resolves when this process knows all changes that were committed before the call. */
@@ -111,7 +115,7 @@ export class Authenticator {
     const { id, account, accountId, role, expiresAt, revokedAt, documents } = token;
     const ended = (message: string): Rejection => ({ rejected: "ENDED", message });
     if (revokedAt) return ended(`The token was revoked at ${revokedAt.toISOString()}.`);
-    if (expiresAt <= new Date()) return ended(`The token expired at ${expiresAt.toISOString()}.`);
+    if (expiresAt <= new Date()) return expired(expiresAt);
     if (!this.#directory.isEnabled(accountId)) return ended(`The account ${account} of the token is disabled.`);
     const displayName = this.#directory.displayNameOf(accountId);
     const subject = `account:${account}`;
@@ -121,7 +125,8 @@ export class Authenticator {
   #presentOf(identity: Identity): Actor | Rejection {
     if (identity.kind !== "API_TOKEN") return this.#actorOf(identity);
     const token = this.#directory.token(identity.id);
-    const present = token ? this.#identityOfToken(token) : UNKNOWN;
+    // One that was known, and is not any more, has expired.
+    const present = token ? this.#identityOfToken(token) : expired(identity.expiresAt);
     return isRejection(present) ? present : this.#actorOf(present);
   }
 
@@ -135,6 +140,10 @@ export class Authenticator {
     this.#failures.set(address, bucket);
     return bucket.take();
   }
+}
+
+function expired(at: Date | null): Rejection {
+  return { rejected: "ENDED", message: `The token expired at ${at?.toISOString() ?? "an unknown time"}.` };
 }
 
 const UNKNOWN: Rejection = { rejected: "INVALID", message: "Invalid token." };

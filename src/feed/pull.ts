@@ -30,6 +30,8 @@ export interface PulledItems<Item> extends AsyncIterableIterator<Item>, Requesta
   readonly hasReady: boolean;
   /** Takes at most this many further items that exist already; none while another item is requested. */
   takeReady(most: number): readonly Item[];
+  /** Ends it at once. Returns the last item for a reader that has the items up to `received`; null: there is none. */
+  endAfter(received: Item | null): Item | null;
 }
 
 /**
@@ -43,6 +45,8 @@ export interface Producer<Item> {
   onChange(listener: () => void): () => void;
   /** Called once, at the end of the stream, whatever ended it. */
   release?(): void;
+  /** The item that says why the stream ends early, after the one that its reader received last; null: there is none. */
+  last?(received: Item | null): Item | null;
 }
 
 export function pulled<Item>(producer: Producer<Item>): PulledItems<Item> {
@@ -110,6 +114,12 @@ class PulledIterator<Item> implements PulledItems<Item> {
     const ready = this.#batch.slice(this.#index, this.#index + most);
     this.#index += ready.length;
     return ready;
+  }
+
+  endAfter(received: Item | null): Item | null {
+    if (this.#isEnded) return null;
+    this.#end();
+    return this.#producer.last?.(received) ?? null;
   }
 
   return(): Promise<IteratorResult<Item>> {

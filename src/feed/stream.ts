@@ -9,7 +9,7 @@
  * - replay: the cursor is behind the head. Rows come from the tail's memory, or from the table.
  * - live: the cursor is at the head. New rows lead to replay.
  * - ended: by a reset. The reasons: the cursor is invalid, the next rows are deleted, a snapshot was not read in time,
- *   or the process shuts down.
+ *   the access of the caller has changed (in any mode, at once), or the process shuts down.
  *
  * A stream that catches up, in the modes snapshot and replay, takes turns with the others (turns.ts).
  *
@@ -27,7 +27,8 @@ export const RESET_REASONS = {
   CURSOR_EXPIRED:
     "The cursor is older than the retained log, or not from this log (like HTTP 410 of a Kubernetes watch).",
   TOO_SLOW: "The client read so slowly that the next items are no longer kept.",
-  ACCESS_CHANGED: "The credential expired or lost its scope.",
+  ACCESS_CHANGED:
+    "What the caller may do has changed, or its credential has ended; subscribe again with the last cursor.",
   SHUTTING_DOWN: "The process is shutting down; subscribe again at once with the last cursor.",
 } as const;
 export type ResetReason = keyof typeof RESET_REASONS;
@@ -44,6 +45,12 @@ export interface Reset<Cursor> {
   readonly kind: "reset";
   readonly cursor: Cursor;
   readonly reason: ResetReason;
+}
+
+/** An item of a source. */
+interface ItemAt<Cursor> {
+  readonly kind: string;
+  readonly cursor: Cursor;
 }
 
 type StreamItem<Item, Cursor> = Item | Bookmark<Cursor> | Reset<Cursor>;
@@ -67,7 +74,7 @@ export interface ClaimOf<Row, Cursor> {
   release(): void;
 }
 
-export interface Source<Row, Item, Cursor extends LogCursor> {
+export interface Source<Row, Item extends ItemAt<Cursor>, Cursor extends LogCursor> {
   readonly beforeFirst: Cursor;
   /** Position of the newest row that this process has seen. */
   readonly head: number;
@@ -97,7 +104,7 @@ const SNAPSHOT_HELD_MS = 300_000;
 /** The members of the tail that a stream uses. */
 type StreamTail = Pick<Tail, "turns" | "closed" | "onReset">;
 
-export function streamOf<Row, Item, Cursor extends LogCursor>(
+export function streamOf<Row, Item extends ItemAt<Cursor>, Cursor extends LogCursor>(
   tail: StreamTail,
   source: Source<Row, Item, Cursor>,
   request: StreamRequest<Cursor>,
@@ -105,7 +112,7 @@ export function streamOf<Row, Item, Cursor extends LogCursor>(
   return pulled(new Stream(tail, source, request));
 }
 
-class Stream<Row, Item, Cursor extends LogCursor> implements Producer<StreamItem<Item, Cursor>> {
+class Stream<Row, Item extends ItemAt<Cursor>, Cursor extends LogCursor> implements Producer<StreamItem<Item, Cursor>> {
   readonly #tail: StreamTail;
   readonly #source: Source<Row, Item, Cursor>;
   readonly #request: StreamRequest<Cursor>;
@@ -116,6 +123,8 @@ class Stream<Row, Item, Cursor extends LogCursor> implements Producer<StreamItem
   #claim: ClaimOf<Row, Cursor> | null = null;
   /** The rest of a snapshot in the mode snapshot: `index` is the next row. */
   #snapshot: { readonly rows: readonly Row[]; index: number } | null = null;
+  /** The cursor of that snapshot, and of its rows. */
+  #snapshotCursor: Cursor | null = null;
   #snapshotTimer: NodeJS.Timeout | undefined;
   /** Items of a page that wait for the next turn. */
   #held: readonly StreamItem<Item, Cursor>[] = [];
@@ -159,6 +168,20 @@ class Stream<Row, Item, Cursor extends LogCursor> implements Producer<StreamItem
     clearTimeout(this.#snapshotTimer);
     this.#claim?.release();
     this.#claim = null;
+  }
+
+  /** The reset of a stream whose caller's access has changed. */
+  last(received: StreamItem<Item, Cursor> | null): Reset<Cursor> | null {
+    if (received?.kind === "reset") return null;
+    return this.#end(this.#cursorAfter(received), "ACCESS_CHANGED")[0];
+  }
+
+  /** Where a reader continues that has everything up to an item. It has to begin again if a snapshot is not complete. */
+  #cursorAfter(received: StreamItem<Item, Cursor> | null): Cursor {
+    const { beforeFirst } = this.#source;
+    if (received === null) return this.#request.after ?? beforeFirst;
+    const isOfSnapshot = received.kind !== "bookmark" && received.cursor === this.#snapshotCursor;
+    return isOfSnapshot ? beforeFirst : received.cursor;
   }
 
   /** Items of the present mode; empty if there are none yet. A stream that catches up waits for a slot. */
@@ -220,7 +243,7 @@ class Stream<Row, Item, Cursor extends LogCursor> implements Producer<StreamItem
     return this.#end(earliest, "TOO_SLOW");
   }
 
-  #end(cursor: Cursor, reason: ResetReason): readonly Reset<Cursor>[] {
+  #end(cursor: Cursor, reason: ResetReason): readonly [Reset<Cursor>] {
     this.#isOver = true;
     this.#tail.onReset(reason);
     return [{ kind: "reset", cursor, reason }];
@@ -263,6 +286,7 @@ class Stream<Row, Item, Cursor extends LogCursor> implements Producer<StreamItem
   #hold({ cursor, rows }: SnapshotOf<Row, Cursor>): void {
     this.#cursor = cursor;
     this.#snapshot = { rows, index: 0 };
+    this.#snapshotCursor = cursor;
     if (rows.length <= BATCH) return;
     this.#snapshotTimer = setTimeout(() => {
       this.release();

@@ -153,7 +153,7 @@ function pluginUnderTest() {
     return executionsOf(plugin, {
       schema,
       document,
-      contextValue: { actor: { scope: "READ", roles: ["viewer"] }, source, services: { database: ostler.database } },
+      contextValue: { source, services: { database: ostler.database } },
     });
   }
   return { state, subscriber };
@@ -275,11 +275,7 @@ describe("execution of a live event", () => {
         executionsOf(plugin, {
           schema,
           document: parse("subscription { changed }"),
-          contextValue: {
-            actor: { scope: "READ", roles: ["viewer"] },
-            source,
-            services: { database: ostler.database },
-          },
+          contextValue: { source, services: { database: ostler.database } },
         }),
       );
       const result = results.next();

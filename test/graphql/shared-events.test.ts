@@ -380,7 +380,7 @@ function pluginUnderTest() {
       schema,
       document,
       variableValues,
-      contextValue: { actor: { scope: "READ", roles: ["viewer"] }, source, services: { database: ostler.database } },
+      contextValue: { source, services: { database: ostler.database } },
     });
   }
   return { state, subscriber };

@@ -4,6 +4,7 @@
 
 export interface Asking {
   readonly variables?: Readonly<Record<string, unknown>>;
+  readonly token?: string;
   /** Called with the text of the answer, whatever it says. */
   readonly onAnswer?: (text: string) => void;
 }
@@ -14,11 +15,14 @@ export interface Asking {
 export async function ask<Data = Record<string, unknown>>(
   url: string,
   query: string,
-  { variables = {}, onAnswer }: Asking = {},
+  { variables = {}, token, onAnswer }: Asking = {},
 ): Promise<Data> {
   const response = await fetch(new URL("/graphql", url), {
     method: "POST",
-    headers: { "content-type": "application/json" },
+    headers: {
+      "content-type": "application/json",
+      ...(token !== undefined && { authorization: `Bearer ${token}` }),
+    },
     body: JSON.stringify({ query, variables }),
   });
   const text = await response.text();

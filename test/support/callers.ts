@@ -8,6 +8,7 @@ export function authenticatorWith(token: string | null): Authenticator {
   const directory: Partial<Directory> = {
     rules: { scopeOf: new Map(), grantsOf: new Map(), admins: new Set() },
     token: () => undefined,
+    onChange: () => () => {},
     lookUp: () => Promise.resolve(undefined),
   };
   return new Authenticator({ directory: directory as Directory, token });

@@ -58,6 +58,8 @@ export interface ServiceSetup {
   /** Folder with the files of stored images. */
   readonly imageFolder?: string;
   readonly token?: string;
+  /** Another one, whose database this one shares, as replicas do. */
+  readonly beside?: Pick<ServiceUnderTest, "test">;
   /** Principals that are always administrators. */
   readonly admins?: readonly string[];
   /** Drivers in addition to `fake`. */
@@ -112,11 +114,11 @@ export interface ServiceUnderTest extends AsyncDisposable {
     headers?: Readonly<Record<string, string>>,
   ): Promise<Answer<Data>>;
   /** A client of graphql-ws that does not reconnect. */
-  client(): Client;
-  /** A subscription over a WebSocket of its own. */
-  overSocket<Data>(text: string, variables?: Variables): Items<Data>;
+  client(token?: string): Client;
+  /** A subscription over a WebSocket of its own. `token`: in place of the configured one. */
+  overSocket<Data>(text: string, variables?: Variables, token?: string): Items<Data>;
   /** A subscription over server-sent events. */
-  overEvents<Data>(text: string, variables?: Variables): Items<Data>;
+  overEvents<Data>(text: string, variables?: Variables, token?: string): Items<Data>;
   /** Registers fake nodes, by count or by name, with settings. Returns their names. */
   register(names: readonly string[] | number, settings?: unknown): Promise<string[]>;
   /** Starts a verb on named nodes; fails the test when it is refused. Answers the operation's UUID. */
@@ -156,7 +158,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
   await using making = new AsyncDisposableStack();
   const logLines: string[] = [];
   const log: Log = createLog("trace", { write: (line: string) => void logLines.push(line) });
-  const test = making.use(await testDatabase());
+  const test = setup.beside?.test ?? making.use(await testDatabase());
   const database = making.use(
     await openDatabase({
       connection: setup.databaseUrl ? { url: setup.databaseUrl(test.url) } : test.connection,
@@ -235,8 +237,9 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
   if (setup.started ?? true) await engine.start();
   const owned = making.move();
   const clients = new Set<Client>();
-  const authorization: Readonly<Record<string, string>> =
-    setup.token === undefined ? {} : { authorization: `Bearer ${setup.token}` };
+  const authorizationOf = (token = setup.token): Readonly<Record<string, string>> =>
+    token === undefined ? {} : { authorization: `Bearer ${token}` };
+  const authorization = authorizationOf();
 
   const ask = async <Data>(
     query: string,
@@ -267,13 +270,13 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
     return answer.data as Data;
   };
 
-  const client = () => {
+  const client = (token?: string) => {
     const made = createClient({
       url: `${url.replace("http", "ws")}/graphql`,
       webSocketImpl: WebSocket,
       retryAttempts: 0,
       lazy: true,
-      ...(setup.token !== undefined && { connectionParams: authorization }),
+      connectionParams: authorizationOf(token),
     });
     clients.add(made);
     return made;
@@ -317,10 +320,12 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
     ask,
     query,
     client,
-    overSocket: <Data>(request: string, variables: Variables = {}) =>
-      dataOf(client().iterate({ query: request, variables }) as AsyncIterableIterator<FormattedExecutionResult<Data>>),
-    overEvents: <Data>(request: string, variables: Variables = {}) =>
-      events<Data>(`${url}/graphql`, { query: request, variables }, authorization),
+    overSocket: <Data>(request: string, variables: Variables = {}, token?: string) =>
+      dataOf(
+        client(token).iterate({ query: request, variables }) as AsyncIterableIterator<FormattedExecutionResult<Data>>,
+      ),
+    overEvents: <Data>(request: string, variables: Variables = {}, token?: string) =>
+      events<Data>(`${url}/graphql`, { query: request, variables }, authorizationOf(token)),
     async register(names, settings) {
       const list =
         typeof names === "number"

@@ -4,8 +4,8 @@
  * cursor misses no line and receives none twice.
  *
  * Modes: replay (page after page, in turns with other streams that catch up), then live (a read after each write, ten
- * per second at most). The stream ends with the run, or with a reset if the cursor is not from this log or the process
- * shuts down.
+ * per second at most). The stream ends with the run, or with a reset if the cursor is not from this log, the access of
+ * the caller has changed, or the process shuts down.
  */
 import type { Database } from "../../store/postgres/database.ts";
 import { plansByHashes } from "../../store/runs/plans.ts";
@@ -41,14 +41,18 @@ export function logStream(
   let isOver = false;
   const pace = createPace(tail, READ_EVERY_MS);
 
-  const end = (position: number, reason: ResetReason): readonly LogStreamItem[] => {
+  const end = (position: number, reason: ResetReason): readonly [LogStreamItem] => {
     isOver = true;
     tail.onReset(reason);
     return [{ kind: "reset", cursor: { position, at: null }, reason }];
   };
 
-  return pulled({
+  return pulled<LogStreamItem>({
     onChange: tail.onWrite,
+    last(received) {
+      if (received?.kind === "reset") return null;
+      return end(received?.row.sequence ?? after, "ACCESS_CHANGED")[0];
+    },
     async produce() {
       if (isOver) return [];
       if (!isBehind && pace.restMs > 0) return { pauseMs: pace.restMs };

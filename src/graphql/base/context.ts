@@ -18,7 +18,7 @@ export interface Services {
   readonly registry: Registry;
   readonly engine: Engine;
   readonly tail: Tail;
-  readonly access: Pick<Authenticator, "confirm" | "present" | "document" | "onChange" | "refresh">;
+  readonly access: Pick<Authenticator, "confirm" | "present" | "document" | "watch" | "refresh">;
   readonly schema: GraphQLSchema;
   readonly version: string;
   readonly schemaHash: string;

@@ -6,6 +6,8 @@
  * - single: the next event is executed when it is requested. So are events of an operation that was not seen to read.
  * - page: the next event and those that are ready are executed together; their results wait to be requested.
  *
+ * - ended early: what was not delivered is dropped. The source's last event follows the one that was delivered last.
+ *
  * Results that wait for too long are dropped and their events executed again: first one, then twice as many each time,
  * so that a reader that pauses after each item costs little more than in the mode single.
  */
@@ -65,6 +67,7 @@ type Source = AsyncIterator<unknown> &
   Partial<Requestable<unknown>> & {
     readonly hasReady?: boolean;
     takeReady?(most: number): readonly unknown[];
+    endAfter?(received: unknown): unknown;
   };
 
 export class EventResults
@@ -83,6 +86,11 @@ export class EventResults
   #requested = 0;
   /** Of the result that is due next. */
   #receiver: Receiver<ExecutionResult> | null = null;
+  /** The event of the result that is due next, and of the one that was delivered last; null: there is none. */
+  #due: unknown = null;
+  #received: unknown = null;
+  /** In the mode ended early, with the last event until it is due. What began before is not delivered. */
+  #early: { last: unknown } | null = null;
 
   constructor(source: AsyncIterator<unknown>, given: EventExecution) {
     this.#source = source;
@@ -101,6 +109,17 @@ export class EventResults
   request(receiver: Receiver<ExecutionResult>): void {
     this.#requested += 1;
     this.#start(receiver);
+  }
+
+  /** Ends with the last event of the source, in place of all that was not delivered. */
+  endEarly(): void {
+    if (this.#early) return;
+    const early = { last: null as unknown };
+    this.#early = early;
+    this.#pending = [];
+    if (this.#source.endAfter) early.last = this.#source.endAfter(this.#received);
+    else void this.#source.return?.();
+    if (this.#receiver) this.#deliverLater(this.#lastResult());
   }
 
   /** Ends the source too, at once. */
@@ -130,8 +149,9 @@ export class EventResults
 
   #start(receiver: Receiver<ExecutionResult>): void {
     this.#receiver = receiver;
+    if (this.#early) return this.#deliverLater(this.#lastResult());
     const turn = this.#yieldTurn();
-    if (turn) void turn.then(() => this.#begin());
+    if (turn) void turn.then(() => this.#early ?? this.#begin());
     else this.#begin();
   }
 
@@ -153,8 +173,16 @@ export class EventResults
     return this.#nextResult();
   }
 
+  /** The result of the last event, then null. */
+  async #lastResult(): Promise<ExecutionResult | null> {
+    const last = this.#early?.last ?? null;
+    if (this.#early) this.#early.last = null;
+    return last === null ? null : this.#given.execute(last);
+  }
+
   /** Receives the next event, or the end of the source. */
   resolve(next: IteratorResult<unknown, unknown>): void {
+    if (this.#early) return;
     let result: Awaitable<ExecutionResult | null>;
     try {
       result = this.#resultOf(next);
@@ -167,7 +195,7 @@ export class EventResults
 
   /** Receives a failure of the source. */
   reject(failure: unknown): void {
-    void this.#fail(failure);
+    if (!this.#early) void this.#fail(failure);
   }
 
   /** Takes the next event, with those that are ready; null at the end of the source. */
@@ -180,14 +208,20 @@ export class EventResults
   }
 
   #deliverLater(result: Promise<ExecutionResult | null>): void {
-    void result.then(
-      (value) => this.#deliver(value),
-      (error: unknown) => this.#fail(error),
+    const begun = this.#early;
+    result.then(
+      (value) => {
+        if (this.#early === begun) this.#deliver(value);
+      },
+      (error: unknown) => {
+        if (this.#early === begun) void this.#fail(error);
+      },
     );
   }
 
   #deliver(value: ExecutionResult | null): void {
     if (!value) this.#given.onEnd();
+    this.#received = this.#due;
     this.#settled()?.resolve(value ? { done: false, value } : { done: true, value: undefined });
   }
 
@@ -215,19 +249,21 @@ export class EventResults
   }
 
   #execute(): Awaitable<ExecutionResult> {
-    if (this.#pending.length === 1) return this.#executeOne();
+    if (this.#pending.length <= 1) return this.#executeOne();
     return this.#executePage().then(() => this.#takeReady() ?? this.#executeOne());
   }
 
   #takeReady(): ExecutionResult | null {
-    const [{ ready } = { ready: null }] = this.#pending;
-    if (!ready) return null;
+    const [first] = this.#pending;
+    const ready = first?.ready;
+    if (!first || !ready) return null;
     if (performance.now() > ready.until) {
       for (const pending of this.#pending) pending.ready = null;
       this.#pageSize = 1;
       return null;
     }
     this.#pending.shift();
+    this.#due = first.event;
     receive(this.#given.reader, ready.page.moment);
     return ready.result;
   }
@@ -258,7 +294,11 @@ export class EventResults
 
   #executeOne(): Awaitable<ExecutionResult> {
     const { operation, reader, executions, eventKey, budget, cost } = this.#given;
-    const { event } = this.#pending.shift() ?? { event: undefined };
+    const next = this.#pending.shift();
+    // It has ended early meanwhile.
+    if (!next) return {};
+    const { event } = next;
+    this.#due = event;
     const execute = () => {
       budget.spend(cost);
       const result = this.#given.execute(event);

@@ -17,6 +17,8 @@
  * All reads of an execution see one moment (moment.ts). An execution is paid for from the budget of the
  * subscriber's connection (event-budget.ts); a shared result is free.
  *
+ * A stream has one access from its start to its end: it ends early when that of its caller is another one.
+ *
  * Every subscriber reads its own source at its own pace, without a queue here. Plugins after this one do not see these
  * streams, so errors are masked here, and open streams are counted here.
  */
@@ -111,9 +113,12 @@ export function shareEvents(mask: Mask, observer?: Observer): Plugin<Context> {
           inRequest(executeTogether, args.operation, given.contextValue, events.map(executionOf)),
         mask: maskInRequest,
         onEnd() {
+          unwatch();
           if (leave()) observer?.streamEnded(transport);
         },
       });
+      const { services, actor } = given.contextValue;
+      const unwatch = services.access.watch(actor, () => results.endEarly());
       setResultAndStopExecution(results);
     },
   };

@@ -47,9 +47,11 @@ const CLOSE_REASONS: Readonly<Record<number, string>> = {
 
 /** The reason of a close, for the client; `rejection`: why its credential was rejected, if it was. */
 export function closeReason(code: number, reason = "", rejection: string | null = null): string {
-  const text =
-    rejection !== null && code === FORBIDDEN ? `${rejection} ${SEND_TOKEN}` : (CLOSE_REASONS[code] ?? reason);
-  return text.length > REASON_MAX && rejection !== null ? rejection.slice(0, REASON_MAX) : text;
+  if (rejection === null || code !== FORBIDDEN) return CLOSE_REASONS[code] ?? reason;
+  // A longer reason throws, and other characters have several bytes.
+  const why = rejection.replaceAll(/[^ -~]/g, "?");
+  const text = `${why} ${SEND_TOKEN}`;
+  return text.length > REASON_MAX ? why.slice(0, REASON_MAX) : text;
 }
 
 export interface ProtocolParts {
@@ -71,7 +73,9 @@ export interface SocketState {
    */
   send(message: string): Promise<void> | undefined;
   /** The caller, as of the beginning of the connection; null until it is known. */
-  actor: Actor | null;
+  readonly actor: Actor | null;
+  /** Sets the caller. The socket closes when the credential ends. */
+  login(actor: Actor): void;
   /** Why the credential of its client was rejected; null if it was not. */
   rejection: string | null;
   /** Whether reading is paused until an operation has ended. */
@@ -95,7 +99,7 @@ export function createProtocol(parts: ProtocolParts, clients: Set<Client>) {
       extra.rejection = found.rejected === "MISSING" ? null : found.message;
       return false;
     }
-    extra.actor = found;
+    extra.login(found);
     clients.add(client);
     return true;
   };

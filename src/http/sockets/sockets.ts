@@ -12,6 +12,8 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { CloseCode, handleProtocols } from "graphql-ws";
 import { WebSocketServer } from "ws";
 import type { WebSocket } from "ws";
+import { isRejection } from "../../access/access.ts";
+import type { Actor } from "../../access/access.ts";
 import { createEventBudget } from "../../graphql/execution/event-budget.ts";
 import type { Log } from "../../log.ts";
 import { noopObserver } from "../../observer.ts";
@@ -26,6 +28,8 @@ import { withReusedIds } from "../workarounds/reused-ids.ts";
 const PING_MS = 12_000;
 /** Time that a disconnected client has to read the reason, in milliseconds. */
 const LAST_WORD_MS = 2_000;
+/** Time for the last items of streams before a socket closes whose credential has ended, in milliseconds. */
+const LAST_ITEMS_MS = 100;
 /** Maximum number of sockets; one more is closed with 1013. */
 const SOCKETS_MAX = 10_000;
 /** Bytes that may wait for a client before reading from it is paused. */
@@ -68,11 +72,12 @@ export function createSockets(options: SocketOptions): Sockets {
     perMessageDeflate: false,
     handleProtocols,
   });
-  const parts: SocketParts = { protocol: createProtocol(options, clients), log, observer, pingMs };
+  const { access } = options.services;
+  const parts: SocketParts = { protocol: createProtocol(options, clients), access, log, observer, pingMs };
 
   function serve(socket: WebSocket, request: IncomingMessage): void {
     socket.on("error", (error) => log.debug({ err: error }, "a socket failed"));
-    if (server.clients.size > socketsMax) cut(socket, "Too many connections");
+    if (server.clients.size > socketsMax) cut(socket, TRY_AGAIN_LATER, "Too many connections");
     else serveSocket(parts, socket, request);
   }
 
@@ -91,10 +96,13 @@ export function createSockets(options: SocketOptions): Sockets {
 
 interface SocketParts {
   readonly protocol: ReturnType<typeof createProtocol>;
+  readonly access: Access;
   readonly log: Log;
   readonly observer: Observer;
   readonly pingMs: number;
 }
+
+type Access = ProtocolParts["services"]["access"];
 
 /** A socket with the state of its operations. */
 class OpenSocket implements SocketState {
@@ -102,15 +110,39 @@ class OpenSocket implements SocketState {
   readonly budget = createEventBudget();
   operations: SocketState["operations"] = {};
   isFull = false;
-  actor: SocketState["actor"] = null;
   rejection: string | null = null;
   readonly #socket: WebSocket;
+  readonly #access: Access;
   readonly #cork: Cork;
+  #actor: Actor | null = null;
+  #unwatch = () => {};
 
-  constructor(socket: WebSocket, request: IncomingMessage) {
+  constructor(socket: WebSocket, request: IncomingMessage, access: Access) {
     this.request = request;
     this.#socket = socket;
+    this.#access = access;
     this.#cork = new Cork(request.socket);
+    socket.once("close", () => this.#unwatch());
+  }
+
+  get actor(): Actor | null {
+    return this.#actor;
+  }
+
+  login(actor: Actor): void {
+    this.#actor = actor;
+    this.#watch(actor);
+  }
+
+  #watch(actor: Actor): void {
+    const socket = this.#socket;
+    if (socket.readyState !== socket.OPEN) return;
+    this.#unwatch = this.#access.watch(actor, (present) => {
+      if (!isRejection(present)) return this.#watch(present);
+      setTimeout(() => {
+        cut(socket, CloseCode.Forbidden, closeReason(CloseCode.Forbidden, "", present.message));
+      }, LAST_ITEMS_MS);
+    });
   }
 
   send(message: string): Promise<void> | undefined {
@@ -132,8 +164,12 @@ class OpenSocket implements SocketState {
   }
 }
 
-function serveSocket({ protocol, log, observer, pingMs }: SocketParts, socket: WebSocket, request: IncomingMessage) {
-  const state = new OpenSocket(socket, request);
+function serveSocket(
+  { protocol, access, log, observer, pingMs }: SocketParts,
+  socket: WebSocket,
+  request: IncomingMessage,
+) {
+  const state = new OpenSocket(socket, request, access);
   const closed = protocol.opened(
     {
       protocol: socket.protocol,
@@ -146,7 +182,7 @@ function serveSocket({ protocol, log, observer, pingMs }: SocketParts, socket: W
   );
   const onSlow = () => {
     for (const _ of Object.keys(state.operations)) observer.streamReset("STALLED");
-    cut(socket, "Too slow");
+    cut(socket, TRY_AGAIN_LATER, "Too slow");
   };
   const stopPinging = ping(socket, state, { everyMs: pingMs, onSlow });
   socket.once("close", (code, reason) => {
@@ -166,7 +202,7 @@ function receive(socket: WebSocket, state: SocketState, handle: (text: string) =
         state.isFull = isFull;
         updateReading(socket, state);
       },
-      onSurplus: () => cut(socket, "Too many messages"),
+      onSurplus: () => cut(socket, TRY_AGAIN_LATER, "Too many messages"),
     },
     OPERATIONS_MAX,
   );
@@ -223,8 +259,8 @@ function ping(
 }
 
 /** Closes with a code on which clients reconnect, and terminates the socket soon after. */
-function cut(socket: WebSocket, reason: string): void {
-  socket.close(TRY_AGAIN_LATER, reason);
+function cut(socket: WebSocket, code: number, reason: string): void {
+  socket.close(code, reason);
   const timer = setTimeout(() => socket.terminate(), LAST_WORD_MS);
   socket.once("close", () => clearTimeout(timer));
 }

@@ -2,7 +2,7 @@
  * `Node.actions`: for each action, whether it would be accepted for a node now. The decisions are those of the
  * mutations; the rows that they need are read for all nodes of a list together, and only for the actions asked for.
  */
-import { lackOf } from "../../../access/access.ts";
+import { sharedLackOf } from "../../../access/access.ts";
 import { ERROR_REMEDY } from "../../../errors.ts";
 import type { Refusal } from "../../../errors.ts";
 import {
@@ -109,7 +109,7 @@ export async function actionVerdicts(
 }
 
 async function otherVerdict(subject: Subject, action: OtherAction, context: Context): Promise<ActionVerdict> {
-  const lack = lackOf(`The action ${action}`, scopeOfAction(action), context.actor);
+  const lack = sharedLackOf(`The action ${action}`, scopeOfAction(action), context.actor);
   if (lack !== null) return { ...PLAIN, action, refusal: { code: "FORBIDDEN", message: lack } };
   if (action !== "ABORT") return { ...PLAIN, action, refusal: await refusalOf(subject, action, context) };
   const { step, attempt } = await stepOf(subject, context);

@@ -1,6 +1,6 @@
 /** `Node.verbs`: for each verb, whether it would be accepted for a node now. */
-import { lackOf } from "../../../access/access.ts";
-import type { Actor } from "../../../access/access.ts";
+import { sharedLackOf } from "../../../access/access.ts";
+import type { SharedAccess } from "../../../access/access.ts";
 import type { ErrorCode } from "../../../errors.ts";
 import { factsOf } from "../../../engine/views.ts";
 import { judge } from "../../../lifecycle/admission.ts";
@@ -75,13 +75,13 @@ export async function factsAbout(node: NodeRow, run: RunRow | null, context: Con
   return factsOf(node, context.services.registry.compose(node), await busyWith(run, context));
 }
 
-/** `actor`: the caller, who may lack the scope. */
+/** `access`: of the caller, who may lack the scope. */
 export function verdictsOf<Verb extends OperationKind>(
   facts: NodeFacts,
   verbs: readonly Verb[],
-  actor: Actor,
+  access: SharedAccess,
 ): VerbVerdict<Verb>[] {
-  const lack = lackOf("Every verb", "OPERATE", actor);
+  const lack = sharedLackOf("Every verb", "OPERATE", access);
   const forbidden = lack === null ? null : ({ code: "FORBIDDEN", message: lack } as const);
   const asked = verbs.flatMap((verb) =>
     (verb === "POWER" ? (Object.keys(POWER_CHANGES) as PowerChange[]) : [null]).map((powerAction) => ({

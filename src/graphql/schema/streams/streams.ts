@@ -48,7 +48,8 @@ export const StreamResetRef = builder.objectRef<Of<"reset">>("StreamReset").impl
   description: "Last item of a stream that cannot continue.",
   fields: (t) => ({
     cursor: t.string({
-      description: "Earliest cursor that is still valid; after SHUTTING_DOWN, the cursor from which to continue.",
+      description:
+        "Earliest cursor that is still valid; after SHUTTING_DOWN and ACCESS_CHANGED, the cursor from which to continue.",
       resolve: ({ cursor }) => logCursorText(cursor),
     }),
     // Not `reason`: `Transition.reason` is a String, and a query could not select both from the union.
