@@ -337,6 +337,49 @@ describe("scripted server", () => {
     },
   );
 
+  test("an ended token that is noticed before its socket is closed is followed by another connection [R-977]", async () => {
+    const resumed: unknown[] = [];
+    let tokens = 0;
+    const url = await scripted(
+      ({ fail, close }) => {
+        fail([{ message: "The token is no longer valid.", extensions: { code: "UNAUTHENTICATED" } }]);
+        close(4403);
+      },
+      (again) => {
+        resumed.push(again.authorization);
+        snapshotThenLive(again);
+      },
+    );
+    await takeUntil(watch({}, connected({ url, token: () => `t${(tokens += 1)}` })), isLive);
+    expect(resumed).toEqual(["Bearer t2"]);
+  });
+
+  test("ACCESS_CHANGED is followed by another connection with another token, over which all streams resume [R-977]", async () => {
+    const resumed: unknown[] = [];
+    let tokens = 0;
+    const url = await scripted(
+      (first) => {
+        snapshotThenLive(first);
+        first.send(upserted(11));
+      },
+      ({ send }) => send({ __typename: "StreamReset", cursor: "c99", code: "ACCESS_CHANGED" }),
+      (again) => {
+        resumed.push(again.after, again.authorization);
+        snapshotThenLive(again);
+      },
+    );
+    const connection = connected({ url, token: () => `t${(tokens += 1)}` });
+    const states = new Set<string>();
+    connection.subscribe(() => states.add(connection.getSnapshot().state));
+    await takeUntil(watch({}, connection), isAt("c11"));
+    const watcher = watch({ after: "c11" }, connection);
+    await takeUntil(watcher, isLive);
+    // So does the stream that did not end.
+    await eventually("both have resumed", () => resumed.length === 4);
+    expect(resumed).toEqual(["c11", "Bearer t2", "c11", "Bearer t2"]);
+    expect(states).not.toContain("broken");
+  });
+
   test("an internal error is retried, and a refused request is not", async () => {
     let failures = 0;
     const failing = await at((subscription) => {

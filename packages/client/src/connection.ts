@@ -44,6 +44,8 @@ export interface ConnectionStatus {
 export interface Connection extends Store<ConnectionStatus> {
   /** For further requests over the same socket. Throws if the address or the environment does not allow one. */
   readonly client: Client;
+  /** Connects again, with the token as it is then. The streams continue. */
+  renew(): void;
   /** The pause before an attempt, in milliseconds. `tries`: number of attempts before that have failed. */
   pauseMs(tries: number): number;
 }
@@ -132,6 +134,10 @@ export function connect(options: ConnectOptions): Connection {
     ...store,
     get client() {
       return (client ??= open());
+    },
+    renew() {
+      client?.terminate();
+      become("idle");
     },
     pauseMs,
   };

@@ -27,8 +27,8 @@ const WRONG_TOKEN = "The token is missing or wrong. Pass the token of the servic
  * answer to the token.
  */
 const FATAL_CLOSE_CODES = new Set([4400, 4401, FORBIDDEN, 4406, 4409, 4429, 4500]);
-/** Errors that a retry can resolve. */
-const TRANSIENT_CODES = new Set<unknown>(["INTERNAL", "CAPACITY", "DATABASE_UNAVAILABLE", "SHUTTING_DOWN", "TIMEOUT"]);
+/** Errors that a retry can resolve. UNAUTHENTICATED: the token has ended, and the service is closing the socket. */
+const TRANSIENT_CODES = /^(INTERNAL|CAPACITY|DATABASE_UNAVAILABLE|SHUTTING_DOWN|TIMEOUT|UNAUTHENTICATED)$/;
 
 function closeCodeOf(cause: unknown): number | null {
   const code = typeof cause === "object" && cause !== null && "code" in cause ? cause.code : null;
@@ -53,7 +53,7 @@ export function judgeErrors(cause: unknown): string | WatchError {
     const errors = cause as readonly { readonly message: string; readonly extensions?: { readonly code?: unknown } }[];
     const why = errors.map(({ message }) => message).join(" ");
     const codes = errors.map(({ extensions }) => extensions?.code);
-    return codes.every((code) => TRANSIENT_CODES.has(code))
+    return codes.every((code) => TRANSIENT_CODES.test(String(code)))
       ? why
       : new WatchError(why, { code: (codes[0] as string | undefined) ?? null });
   }

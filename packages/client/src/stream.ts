@@ -14,7 +14,7 @@ export interface Sink {
 }
 
 /** Subscribes, and returns the function that ends it. */
-export function openStream({ client, pauseMs }: Connection, query: string, sink: Sink): () => void {
+export function openStream({ client, pauseMs, renew }: Connection, query: string, sink: Sink): () => void {
   let hasEnded = false;
   let tries = 0;
   let timer: ReturnType<typeof setTimeout> | undefined;
@@ -67,8 +67,11 @@ export function openStream({ client, pauseMs }: Connection, query: string, sink:
           if (errors?.length || !item) return once(() => judge(errors ?? []));
           sink.take(item as never);
           // A reset is the last item of a stream.
-          if ("code" in item) once(() => again(`the service ended the stream: ${String(item.code)}`));
-          else tries = 0;
+          if (!("code" in item)) return void (tries = 0);
+          once(() => {
+            if (item.code === "ACCESS_CHANGED") renew();
+            again(`the service ended the stream: ${String(item.code)}`);
+          });
         },
         error: (cause) => once(() => judge(cause)),
         complete: () => once(() => again("the service completed the stream")),
