@@ -1,7 +1,7 @@
 /**
- * Calls what has one access from its start to its end, such as a stream, when the access of its caller has changed, less
- * or more, or the credential has ended. Callers with the same credential and access are one group,
- * and the rules are asked once for each group, so that a change of the rules costs little while thousands watch.
+ * Watches the access of callers for streams and sockets: each has one access from its start to its end, and is called
+ * when that of its caller has changed, less or more, or the credential has ended. Those with the same credential and
+ * access are one group, which is judged once, so that a change of the rules costs little while thousands watch.
  *
  * After a change all groups are judged, else those of which something expires. Nothing is looked at in between, so many
  * changes in a short time cost as much as one.

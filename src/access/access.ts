@@ -65,7 +65,7 @@ export function accessKey({ scope, roles }: SharedAccess): string {
   return fingerprintOf({ scope, roles });
 }
 
-/** What callers with the same access share, such as the items of streams, may depend on this only. */
+/** All on which items may depend that callers share, as those of streams. */
 export type SharedAccess = Pick<Access, "scope" | "roles">;
 
 /** Why a caller may not have what needs the scope; null if it may. `what` begins the sentence. */

@@ -176,7 +176,7 @@ class Stream<Row, Item extends ItemAt<Cursor>, Cursor extends LogCursor> impleme
     return this.#end(this.#cursorAfter(received), "ACCESS_CHANGED")[0];
   }
 
-  /** Where a reader continues that has everything up to an item. It has to begin again if a snapshot is not complete. */
+  /** Where a reader continues that has everything up to an item; at the beginning if its snapshot is not complete. */
   #cursorAfter(received: StreamItem<Item, Cursor> | null): Cursor {
     const { beforeFirst } = this.#source;
     if (received === null) return this.#request.after ?? beforeFirst;

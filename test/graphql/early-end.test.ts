@@ -102,7 +102,7 @@ describe.each([
           released();
           taken.release();
         },
-      } as never;
+      };
     });
     const { results, end } = await streamUnderTest(field, { snapshot: true });
     for (let taken = 0; taken < 120; taken += 1) await next(results);
@@ -151,7 +151,7 @@ describe("stream whose database does not answer", () => {
       const waiting = next(results);
       await eventually("it waits for a lock", async () => {
         const [row] =
-          await other.sql`select count(*)::int as waiting from pg_locks where not granted and database = (select oid from pg_database where datname = ${String(ostler.test.sql.options.database)})`;
+          await other.sql`select count(*)::int as waiting from pg_locks where not granted and database = (select oid from pg_database where datname = ${ostler.test.sql.options.database})`;
         return Number(row?.["waiting"]) > 0;
       });
       end();
