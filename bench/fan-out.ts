@@ -13,7 +13,9 @@ import type { Connection } from "../src/store/postgres/database.ts";
 import { nodeKeys } from "../src/store/nodes/nodes.ts";
 import { printTable, shown } from "./figures.ts";
 import { openFleet, registerFleet } from "./fleet.ts";
+import { mutate } from "./request.ts";
 import { startServed } from "./service.ts";
+import type { Served } from "./service.ts";
 import type { Latencies, Subscription, ToClients } from "./stream-clients.ts";
 import { cpuMs, end, rssMb } from "./testbed.ts";
 import type { Testbed } from "./testbed.ts";
@@ -24,6 +26,8 @@ export interface FanOut {
   /** Requests of the subscribers, in turns. */
   readonly subscriptions: readonly Subscription[];
   readonly subscribers: number;
+  /** Number of accounts of the subscribers, with the four built-in roles in turns. Absent: callers without a token. */
+  readonly callers?: number;
   /** Transitions that are written. */
   readonly events: number;
 }
@@ -83,7 +87,7 @@ const WARM_UP = 5;
 const SETTLE_MS = 1_000;
 
 export async function measureFanOut(testbed: Testbed, fanOut: FanOut): Promise<FanOutFigures> {
-  const { broadcast, subscriptions, subscribers, events } = fanOut;
+  const { broadcast, subscriptions, subscribers, callers = 0, events } = fanOut;
   await using made = await testbed.database("served");
   const { connection } = made;
   if (!("url" in connection)) throw new Error("A served database is reached by a URL.");
@@ -95,10 +99,11 @@ export async function measureFanOut(testbed: Testbed, fanOut: FanOut): Promise<F
     ...(broadcast && { program: broadcast, args: [connection.url] }),
     environment: { DATABASE_URL: connection.url, OSTLER_POWER_SECONDS: "0" },
   });
+  const tokens = await makeCallers(service, callers);
   const idle = rssMb(service.pid);
   await using clients = startClients(testbed);
   await clients.ask({
-    start: { url: `${service.url.replace("http", "ws")}/graphql`, count: subscribers, subscriptions },
+    start: { url: `${service.url.replace("http", "ws")}/graphql`, count: subscribers, subscriptions, tokens },
   });
   await using writer = await openWriter(connection);
   const write = async (count: number) => {
@@ -124,6 +129,28 @@ export async function measureFanOut(testbed: Testbed, fanOut: FanOut): Promise<F
     rss,
     subscriberKb: difference(rss, idle, subscribers / 1_024),
   };
+}
+
+const ROLES = ["viewer", "operator", "manager", "admin"];
+/** Accounts that are made by one request. */
+const TOGETHER = 10;
+
+/** Makes accounts; returns a token of each. */
+async function makeCallers(service: Served, count: number): Promise<readonly string[]> {
+  const tokens: string[] = [];
+  while (tokens.length < count) {
+    const fields = Array.from({ length: Math.min(TOGETHER, count - tokens.length) }, (_, index) => {
+      const number = tokens.length + index;
+      const role = ROLES[number % ROLES.length];
+      return `
+        a${index}: createAccount(input: { name: "caller-${number}" }) { errors { message } }
+        r${index}: setRoles(input: { principal: "account:caller-${number}", roles: [{ role: "${role}" }] }) { errors { message } }
+        t${index}: createToken(input: { account: "caller-${number}" }) { secret errors { message } }`;
+    });
+    const data = await mutate<Record<string, { readonly secret?: string }>>(service, `mutation { ${fields.join("")} }`);
+    tokens.push(...Object.values(data).flatMap(({ secret }) => secret ?? []));
+  }
+  return tokens;
 }
 
 function difference(after: number | null, before: number | null, divisor: number): number | null {

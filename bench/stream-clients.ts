@@ -19,6 +19,8 @@ export type ToClients =
         readonly url: string;
         readonly count: number;
         readonly subscriptions: readonly Subscription[];
+        /** Of the subscribers, in turns; empty: they have none. */
+        readonly tokens: readonly string[];
       };
     }
   | { readonly commits: Commits };
@@ -48,10 +50,11 @@ const now = () => performance.timeOrigin + performance.now();
 const arrivals = new Map<string, number[]>();
 let count = 0;
 
-function open(url: string, subscription: Subscription): Promise<void> {
+function open(url: string, subscription: Subscription, token: string | undefined): Promise<void> {
   return new Promise((resolve, reject) => {
     const socket = new WebSocket(url, "graphql-transport-ws");
-    socket.on("open", () => socket.send('{"type":"connection_init"}'));
+    const payload = token === undefined ? {} : { authorization: `Bearer ${token}` };
+    socket.on("open", () => socket.send(JSON.stringify({ type: "connection_init", payload })));
     socket.on("error", reject);
     socket.on("message", (data: Buffer) => {
       const at = now();
@@ -71,13 +74,15 @@ function open(url: string, subscription: Subscription): Promise<void> {
 async function start({
   url,
   subscriptions,
+  tokens,
 }: Extract<ToClients, { readonly start: unknown }>["start"]): Promise<Latencies> {
   let opened = 0;
   const lane = async () => {
     while (opened < count) {
       const subscription = subscriptions[opened % subscriptions.length] ?? { query: "" };
+      const token = tokens[opened % tokens.length];
       opened += 1;
-      await open(url, subscription);
+      await open(url, subscription, token);
     }
   };
   await Promise.all(Array.from({ length: OPENING }, lane));

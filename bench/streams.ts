@@ -1,6 +1,8 @@
 /**
  * Subject `streams`: the fan-out of `nodeTransitions` to 1 to 5,000 subscribers of one service (fan-out.ts).
  *
+ * Then with 500 accounts of four roles in place of one: what callers with the same access receive is executed once.
+ *
  * Compared in the same minute with subscribers that each send a different document, so that each event is executed for
  * each of them, as Yoga does; and with a bare broadcast of rows over `ws`, without GraphQL.
  */
@@ -9,6 +11,7 @@ import type { FanOutRow } from "./fan-out.ts";
 import type { Subscription } from "./stream-clients.ts";
 import type { Testbed } from "./testbed.ts";
 
+const CALLERS = 500;
 const WAYS = ["shared (Ostler)", "separate (as Yoga)", "bare ws broadcast"] as const;
 type Way = (typeof WAYS)[number];
 
@@ -38,5 +41,16 @@ export async function measureStreams(
       rows.push({ name: way, subscribers: count, figures });
     }
     printFanOuts(rows);
+    const ofCallers = async (callers: number): Promise<FanOutRow> => ({
+      name: `${callers} accounts`,
+      subscribers: count,
+      figures: await measureFanOut(testbed, {
+        subscriptions: subscriptionsOf("shared (Ostler)", count),
+        subscribers: count,
+        callers,
+        events,
+      }),
+    });
+    printFanOuts([await ofCallers(CALLERS), await ofCallers(1)]);
   }
 }
