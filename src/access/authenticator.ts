@@ -123,10 +123,11 @@ export class Authenticator {
   }
 
   #presentOf(identity: Identity): Actor | Rejection {
+    const { expiresAt } = identity;
+    if (expiresAt !== null && expiresAt <= new Date()) return expired(expiresAt);
     if (identity.kind !== "API_TOKEN") return this.#actorOf(identity);
     const token = this.#directory.token(identity.id);
-    // One that was known, and is not any more, has expired.
-    const present = token ? this.#identityOfToken(token) : expired(identity.expiresAt);
+    const present = token ? this.#identityOfToken(token) : UNKNOWN;
     return isRejection(present) ? present : this.#actorOf(present);
   }
 
@@ -142,8 +143,8 @@ export class Authenticator {
   }
 }
 
-function expired(at: Date | null): Rejection {
-  return { rejected: "ENDED", message: `The token expired at ${at?.toISOString() ?? "an unknown time"}.` };
+function expired(at: Date): Rejection {
+  return { rejected: "ENDED", message: `The token expired at ${at.toISOString()}.` };
 }
 
 const UNKNOWN: Rejection = { rejected: "INVALID", message: "Invalid token." };

@@ -1,6 +1,6 @@
 /** The configured token, and what callers may do by their roles. */
 import { describe, expect, test } from "vitest";
-import { isRejection } from "../../src/access/access.ts";
+import { CONFIGURED, actorOf, isRejection } from "../../src/access/access.ts";
 import { accessOf } from "../../src/lifecycle/scopes.ts";
 import type { AccessRules, Grant, Scope } from "../../src/lifecycle/scopes.ts";
 import { authenticatorWith } from "../support/callers.ts";
@@ -16,6 +16,21 @@ test.each([
 ])("caller with %s is identified only by the exact token", async (_what, authorization, isKnown) => {
   const found = await authenticatorWith(TOKEN).identify({ authorization, address: "192.0.2.1" });
   expect(!isRejection(found)).toBe(isKnown);
+});
+
+test("a credential of any kind has ended when it has expired [R-971]", () => {
+  const authenticator = authenticatorWith(TOKEN);
+  const at = (expiresAt: Date) => {
+    const identity = { ...CONFIGURED, expiresAt };
+    return authenticator.present(
+      actorOf(identity, { scopeOf: new Map(), grantsOf: new Map(), admins: new Set() }, new Date()),
+    );
+  };
+  expect(at(new Date(Date.now() + 60_000))).toMatchObject({ scope: "ADMIN" });
+  expect(at(new Date("2026-01-02T03:04:05Z"))).toEqual({
+    rejected: "ENDED",
+    message: "The token expired at 2026-01-02T03:04:05.000Z.",
+  });
 });
 
 describe("access of a caller", () => {
