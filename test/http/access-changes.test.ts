@@ -1,12 +1,13 @@
 /** Streams and sockets of callers whose access changes, or whose credential ends. */
 import { once } from "node:events";
-import { afterAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, inject, test } from "vitest";
 import { WebSocket } from "ws";
 import { connect, watchNodes } from "../../packages/client/src/index.ts";
 import type { WatchItem } from "../../packages/client/src/index.ts";
 import { markingAt, raceRevocations } from "../access/revocation-races.ts";
 import { administratorOf } from "../support/accounts.ts";
 import { typed } from "../support/client-documents.ts";
+import { cutter } from "../support/cutter.ts";
 import { eventually } from "../support/eventually.ts";
 import { serviceUnderTest, takeAll, takeUntil } from "../support/service.ts";
 import type { Items, ServiceUnderTest } from "../support/service.ts";
@@ -98,7 +99,7 @@ describe.each(WAYS)("stream %s", (way) => {
   });
 
   test("a grant that expires ends the streams that began by it [R-971]", async () => {
-    const expiresAt = new Date(Date.now() + 1_500).toISOString();
+    const expiresAt = new Date(Date.now() + 3_000).toISOString();
     const caller = await administrator.account("viewer", { role: "operator", expiresAt } as { role: string });
     const stream = await live(ostler[way]<Item>(TRANSITIONS, {}, caller.token));
     expect(codesOf((await takeAll(stream)).slice(-1))).toEqual(["ACCESS_CHANGED"]);
@@ -129,6 +130,26 @@ describe.each(WAYS)("stream %s", (way) => {
     await administrator.setRoles(caller.name, "operator");
     await takeAll(stream);
   });
+});
+
+test("runLog of a run that has not ended ends with ACCESS_CHANGED and its last cursor, then completes [R-970]", async () => {
+  const names = await ostler.register(1);
+  const operation = await ostler.begin("manageNodes", names);
+  const { run } = await ostler.query<{ run: { runs: { nodes: { id: string }[] } } }>(
+    "query Run($id: ID!) { run: operation(id: $id) { runs { nodes { id } } } }",
+    { id: operation },
+  );
+  const caller = await administrator.account("viewer");
+  const before = ostler.listeners();
+  const stream = ostler.overSocket<Item>(
+    `subscription { runLog(id: "${run.runs.nodes[0]?.id}") { type: __typename ... on StreamReset { cursor code } } }`,
+    {},
+    caller.token,
+  );
+  const items = takeAll(stream);
+  await eventually("the stream has begun", () => ostler.listeners() > before);
+  await administrator.setRoles(caller.name, "operator");
+  expect((await items).map(itemOf)).toEqual([{ type: "StreamReset", cursor: "0", code: "ACCESS_CHANGED" }]);
 });
 
 describe("credential that has ended", () => {
@@ -162,6 +183,87 @@ describe("credential that has ended", () => {
     const caller = await administrator.account("viewer");
     const stream = await live(other.overSocket<Item>(TRANSITIONS, {}, caller.token));
     await stream.return?.();
+  });
+});
+
+describe("replica without its database", async () => {
+  const proxy = await cutter(inject("server").url);
+  afterAll(() => proxy[Symbol.asyncDispose]());
+  const far = await serviceUnderTest({
+    token: TOKEN,
+    started: false,
+    beside: ostler,
+    databaseUrl(url) {
+      const proxied = new URL(url);
+      proxied.host = new URL(proxy.url).host;
+      return proxied.href;
+    },
+  });
+  afterAll(() => far[Symbol.asyncDispose]());
+
+  /** A stream of a caller whom the replica knows, so that it begins without a look into the database. */
+  async function liveOf(token: string): Promise<Items<Item>> {
+    await eventually("its database answers again", async () => {
+      const answer = await far.ask("{ nodes(first: 1) { totalCount } }", {}, { authorization: `Bearer ${token}` });
+      return answer.errors.length === 0;
+    });
+    return live(far.overSocket<Item>(TRANSITIONS, {}, token));
+  }
+
+  /** How the database is lost; returns what brings it back. */
+  const LOSSES: readonly (readonly [string, () => () => void])[] = [
+    ["hangs", () => proxy.stall()],
+    [
+      "has cut its connections",
+      () => {
+        proxy.cut();
+        return () => {};
+      },
+    ],
+  ];
+
+  test.each(LOSSES)(
+    "a grant that expires while the database %s ends its streams without it [R-973]",
+    async (_what, lose) => {
+      const expiresAt = new Date(Date.now() + 3_000).toISOString();
+      const caller = await administrator.account("viewer", { role: "operator", expiresAt } as { role: string });
+      const stream = await liveOf(caller.token);
+      const bring = lose();
+      try {
+        expect(codesOf(await takeAll(stream)).at(-1)).toBe("ACCESS_CHANGED");
+      } finally {
+        bring();
+      }
+    },
+  );
+
+  test.each(LOSSES)(
+    "the streams of a token that is revoked while the database of another replica %s end there when it is back [R-971]",
+    async (_what, lose) => {
+      const caller = await administrator.account("viewer");
+      const stream = await liveOf(caller.token);
+      const bring = lose();
+      await administrator.revoke(caller);
+      bring();
+      expect(codesOf(await takeAll(stream)).at(-1)).toBe("ACCESS_CHANGED");
+    },
+  );
+
+  test("a socket whose caller cannot be looked up closes with 1013, after which clients try again", async () => {
+    const { token } = await administrator.account("viewer");
+    const bring = proxy.stall();
+    const socket = new WebSocket(`${far.url.replace("http", "ws")}/graphql`, "graphql-transport-ws");
+    const closed = once(socket, "close");
+    let isClosed = false;
+    void closed.then(() => (isClosed = true));
+    await once(socket, "open");
+    socket.send(JSON.stringify({ type: "connection_init", payload: { authorization: `Bearer ${token}` } }));
+    await eventually("it is closed", () => {
+      proxy.cut();
+      return isClosed;
+    });
+    bring();
+    expect((await closed)[0]).toBe(1013);
   });
 });
 

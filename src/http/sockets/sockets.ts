@@ -6,6 +6,7 @@
  * read stops its streams, and has 12 seconds to answer a ping; then it is closed with 1013. While too many bytes wait
  * for a client, or it has too many operations, nothing more is read from it either.
  */
+import { randomUUID } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { setImmediate as nextTurn } from "node:timers/promises";
@@ -14,6 +15,7 @@ import { WebSocketServer } from "ws";
 import type { WebSocket } from "ws";
 import { isRejection } from "../../access/access.ts";
 import type { Actor } from "../../access/access.ts";
+import { maskError } from "../../graphql/base/error-masking.ts";
 import { createEventBudget } from "../../graphql/execution/event-budget.ts";
 import type { Log } from "../../log.ts";
 import { noopObserver } from "../../observer.ts";
@@ -223,7 +225,9 @@ async function takeMessage(
   await take(text).catch((error: unknown) => {
     if (error === LEFT_OPEN) return;
     if (isForServers(error)) return socket.close(CloseCode.BadRequest, closeReason(CloseCode.BadRequest));
-    log.error({ err: error }, "handling a WebSocket message failed");
+    const { extensions } = maskError(error, randomUUID(), log);
+    // The caller could not be looked up.
+    if (extensions["code"] === "DATABASE_UNAVAILABLE") return cut(socket, TRY_AGAIN_LATER, "No database at present");
     socket.close(CloseCode.InternalServerError, "Internal server error");
   });
 }
