@@ -5,7 +5,6 @@
  * Modes:
  * - single: the next event is executed when it is requested. So are events of an operation that was not seen to read.
  * - page: the next event and those that are ready are executed together; their results wait to be requested.
- *
  * - ended early: what was not delivered is dropped. The source's last event follows the one that was delivered last.
  *
  * Results that wait for too long are dropped and their events executed again: first one, then twice as many each time,
