@@ -6,6 +6,7 @@
  * The lease of a step that takes longer expires.
  */
 import { readFileSync } from "node:fs";
+import { hostname } from "node:os";
 import { resolve } from "node:path";
 import type { Config } from "./config/config.ts";
 import { configForLog } from "./config/config.ts";
@@ -186,6 +187,7 @@ async function startOnDatabase(
       concurrency: config.concurrency,
       powerSeconds: config.powerSeconds,
       retentionDays: config.retentionDays,
+      auditDays: config.auditDays,
       imageFolder: config.imageFolder,
     }),
   );
@@ -197,6 +199,8 @@ async function startOnDatabase(
       : await serve(config, { database, registry, notifier, engine, observer, scrape, authenticator }, parts, log),
   );
   await engine.start();
+  const started = { outcome: "ACCEPTED", reason: `Version ${VERSION}, role ${config.role}.` } as const;
+  engine.noteAudit({ subject: "service", action: "START" }, { ...started, targets: [hostname()] });
   if (listensToMachines(config))
     parts.use(await listenToMachines(config, { database, keyring, engine, media, observer }, log));
   const begun = parts.move();

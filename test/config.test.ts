@@ -62,6 +62,7 @@ describe("default configuration", () => {
       driverWorkers: null,
       powerSeconds: 60,
       retentionDays: 0,
+      auditDays: 400,
       demo: false,
     });
   });
@@ -427,6 +428,15 @@ describe("each variable", () => {
       read: 365,
       readOther: 36_500,
     },
+    {
+      name: "OSTLER_AUDIT_DAYS",
+      value: "30",
+      flag: "audit-days",
+      other: "0",
+      field: "auditDays",
+      read: 30,
+      readOther: 0,
+    },
   ])("$name is read, and --$flag overrides it", ({ name, value, flag, other, field, read, readOther }) => {
     const expected = (at: string | number | boolean | readonly string[]) => ({
       ...readConfig({}, []),
@@ -444,6 +454,7 @@ describe("each variable", () => {
         ...NEED_A_SERVER,
         "DATABASE_URL",
         "OSTLER_AGENT_DIR",
+        "OSTLER_AUDIT_DAYS",
         "OSTLER_DHCP_LEASES",
         "OSTLER_IMAGE_DIR",
         "OSTLER_PROVISION_HOST",

@@ -230,9 +230,10 @@ export const PARTS: Readonly<Record<string, PartRule>> = {
     purpose: "The page of GraphiQL, and its examples.",
     imports: ["src/graphql/base", "src/graphql/schema"],
   },
+  "src/engine/audit": { purpose: "Rows of the audit: what they record of requests and edits.", imports: [] },
   "src/engine/transaction.ts": {
     purpose: "Transactions, and the only functions that change a node's state.",
-    imports: [],
+    imports: ["src/engine/audit"],
   },
   "src/engine/context.ts": {
     purpose: "The parts that the engine's functions share.",
@@ -241,11 +242,11 @@ export const PARTS: Readonly<Record<string, PartRule>> = {
   "src/engine/input": { purpose: "Selectors, and checks of names, sizes and variables.", imports: [] },
   "src/engine/access": {
     purpose: "Changes of accounts, tokens, roles, grants and registered documents.",
-    imports: ["src/engine/input", "src/engine/context.ts", "src/engine/transaction.ts"],
+    imports: ["src/engine/audit", "src/engine/input", "src/engine/context.ts", "src/engine/transaction.ts"],
   },
   "src/engine/images": {
     purpose: "Images: registering, changing and deleting them, their files, and the rules of what names them.",
-    imports: ["src/engine/input", "src/engine/context.ts", "src/engine/transaction.ts"],
+    imports: ["src/engine/audit", "src/engine/input", "src/engine/context.ts", "src/engine/transaction.ts"],
   },
   "src/engine/plans": { purpose: "From a route to a list of steps.", imports: ["src/engine/input"] },
   "src/engine/claims": { purpose: "What is due, claims of it and their leases.", imports: [] },
@@ -293,6 +294,7 @@ export const PARTS: Readonly<Record<string, PartRule>> = {
   "src/engine/inventory": {
     purpose: "Changes that are not work: nodes, clusters, runbooks, site, presence, retention.",
     imports: [
+      "src/engine/audit",
       "src/engine/input",
       "src/engine/plans",
       "src/engine/claims",

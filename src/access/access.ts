@@ -103,6 +103,8 @@ export interface Rejection {
   readonly rejected: "MISSING" | "INVALID" | "ENDED" | "AMBIGUOUS" | "TOO_MANY";
   /** A sentence without the credential. */
   readonly message: string;
+  /** The owner of a genuine credential. */
+  readonly owner?: Pick<Identity, "id" | "subject" | "displayName">;
 }
 
 export function isRejection(found: object): found is Rejection {

@@ -113,13 +113,12 @@ export class Authenticator {
 
   #identityOfToken(token: KnownToken): Identity | Rejection {
     const { id, account, accountId, role, expiresAt, revokedAt, documents } = token;
-    const ended = (message: string): Rejection => ({ rejected: "ENDED", message });
+    const owner = { id, subject: `account:${account}`, displayName: this.#directory.displayNameOf(accountId) };
+    const ended = (message: string): Rejection => ({ rejected: "ENDED", message, owner });
     if (revokedAt) return ended(`The token was revoked at ${revokedAt.toISOString()}.`);
     if (expiresAt <= new Date()) return expired(expiresAt);
     if (!this.#directory.isEnabled(accountId)) return ended(`The account ${account} of the token is disabled.`);
-    const displayName = this.#directory.displayNameOf(accountId);
-    const subject = `account:${account}`;
-    return { kind: "API_TOKEN", id, subject, displayName, groups: [], ceiling: role, expiresAt, documents };
+    return { ...owner, kind: "API_TOKEN", groups: [], ceiling: role, expiresAt, documents };
   }
 
   #presentOf(identity: Identity): Actor | Rejection {

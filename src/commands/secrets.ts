@@ -7,6 +7,8 @@ import { describeDrivers } from "../drivers/load.ts";
 import { secretVariablesOf } from "../drivers/variables.ts";
 import type { Log } from "../log.ts";
 import { connectionOf, openMigrated, waitForDatabase } from "../startup/database-start.ts";
+import { auditRow, shellRequest } from "../engine/audit/audit-row.ts";
+import { insertAuditRows } from "../store/log/audit.ts";
 import type { Database } from "../store/postgres/database.ts";
 import { dataKeyRows, masterIdOf, openKeyring } from "../store/secrets/keyring.ts";
 import type { Keyring } from "../store/secrets/keyring.ts";
@@ -60,7 +62,7 @@ async function encrypted(what: string, { database, keyring, declared }: Stored):
   return { lines, isComplete: problems.length === 0 };
 }
 
-/** Carries out a command; throws a sentence for operators. */
+/** Carries out a command, after its row of the audit; throws a sentence for operators. */
 export async function secretsCommand(name: string, config: Config, log: Log): Promise<Done> {
   const action = ACTIONS[name];
   if (!action)
@@ -75,6 +77,8 @@ export async function secretsCommand(name: string, config: Config, log: Log): Pr
     config,
     async () => {
       await using database = await openMigrated(config, connection, log);
+      const row = auditRow(shellRequest(`ostler secrets ${name}`), { outcome: "ACCEPTED" });
+      await database.transaction((tx) => insertAuditRows(tx, [row]));
       return await action({ database, keyring: await openKeyring(database, masterKeys), declared });
     },
     log,

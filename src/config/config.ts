@@ -88,6 +88,8 @@ export interface Config extends ProvisioningConfig {
   readonly powerSeconds: number;
   /** Days that transitions are kept; 0: indefinitely. */
   readonly retentionDays: number;
+  /** The same of rows of the audit. */
+  readonly auditDays: number;
   /** Register a demonstration fleet if there are no nodes; flag --demo only. */
   readonly demo: boolean;
 }
@@ -178,6 +180,7 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
     driverUser: value("OSTLER_DRIVER_USER"),
     powerSeconds: wholeNumber("OSTLER_POWER_SECONDS", value("OSTLER_POWER_SECONDS"), 0, POWER_SECONDS_MAX),
     retentionDays: wholeNumber("OSTLER_RETENTION_DAYS", value("OSTLER_RETENTION_DAYS"), 0, RETENTION_DAYS_MAX),
+    auditDays: wholeNumber("OSTLER_AUDIT_DAYS", value("OSTLER_AUDIT_DAYS"), 0, RETENTION_DAYS_MAX),
     demo: flags.demo,
   });
 }

@@ -210,6 +210,11 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
     fallback: "0",
     help: "days that transitions are kept, up to 36500; 0 keeps them indefinitely",
   },
+  OSTLER_AUDIT_DAYS: {
+    flag: "audit-days",
+    fallback: "400",
+    help: "days that rows of the audit are kept, up to 36500; 0 keeps them indefinitely",
+  },
 };
 
 const COMMANDS = `  ostler [flags]                    run the service

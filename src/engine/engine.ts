@@ -7,6 +7,7 @@ import type { Database } from "../store/postgres/database.ts";
 import type { Notifier } from "../store/postgres/notifier.ts";
 import type { StoredJson } from "../store/records.ts";
 import type { Keyring } from "../store/secrets/keyring.ts";
+import { insertAuditRows } from "../store/log/audit.ts";
 import { submitVerb } from "./admission/admit.ts";
 import { GroupAdmission } from "./admission/group-admission.ts";
 import { KnownPlans } from "./plans/known-plans.ts";
@@ -45,6 +46,9 @@ import { registerImages, updateImage } from "./images/images.ts";
 import { updateSite } from "./inventory/site.ts";
 import { updateNodes } from "./inventory/update-nodes.ts";
 import { endStaleSessions } from "./agents/stale-sessions.ts";
+import { auditRow } from "./audit/audit-row.ts";
+import type { AuditedEnd, AuditedRequest } from "./audit/audit-row.ts";
+import { NotedRows } from "./audit/noted-rows.ts";
 import { ClaimLoop } from "./claims/claim-loop.ts";
 import { ClockWatch } from "./claims/clock-watch.ts";
 import { DueOperations } from "./claims/due-operations.ts";
@@ -100,6 +104,8 @@ export interface EngineOptions {
   readonly imageFolder?: string;
   /** Days after which transitions are deleted; absent or 0: never. */
   readonly retentionDays?: number;
+  /** The same of rows of the audit. */
+  readonly auditDays?: number;
 }
 
 const ABORT_GRACE_MS = 10_000;
@@ -109,7 +115,7 @@ const DRAIN_MS = 5_000;
 
 export async function createEngine(options: EngineOptions) {
   const parts = await createParts(options);
-  const { claims, dueOperations, runner, prober, nodeProbes, powerReader, slots, agents, context } = parts;
+  const { claims, dueOperations, runner, prober, nodeProbes, powerReader, slots, agents, context, notedRows } = parts;
   const { database, log, endCalls, drainMs = DRAIN_MS } = options;
   const closers: { close(): void | Promise<void> }[] = [];
   let restedAt = Number.POSITIVE_INFINITY;
@@ -129,6 +135,11 @@ export async function createEngine(options: EngineOptions) {
     ...requestsOf(context, database),
     /** The agents of machines, for the provisioning listener. */
     agents,
+    /** Writes the row of a request that none of its transactions wrote. */
+    writeAudit: (request: AuditedRequest, end: AuditedEnd) =>
+      context.transact(({ tx }) => insertAuditRows(tx, [auditRow(request, end)])),
+    /** Notes a row of the audit that no answer waits for. */
+    noteAudit: (request: AuditedRequest, end: AuditedEnd) => notedRows.add(auditRow(request, end)),
     /** Reads the power of up to 1,000 nodes now, within half a minute. Busy nodes are refused. */
     readPower: (selector: NodeSelector) => powerReader.read(selector),
     /** Reads what up to 100 machines report about themselves, within half a minute. Busy nodes are refused. */
@@ -148,7 +159,9 @@ export async function createEngine(options: EngineOptions) {
       dueOperations.start();
       slots.start();
       closers.push(endStaleSessions(database, log));
-      closers.push(startRetention({ database, log, days: options.retentionDays ?? 0 }));
+      closers.push(
+        startRetention({ database, log, days: options.retentionDays ?? 0, auditDays: options.auditDays ?? 0 }),
+      );
       if (options.powerSeconds) powerReader.start(options.powerSeconds);
     },
     async [Symbol.asyncDispose]() {
@@ -162,6 +175,7 @@ export async function createEngine(options: EngineOptions) {
       if (ended.includes(false))
         log.warn("steps were still running; another replica, or the next start, continues them");
       runner.close();
+      await notedRows.close();
     },
   };
 }
@@ -214,7 +228,8 @@ async function createParts(options: EngineOptions) {
     end: (operationId, what) => endDue(context, database, operationId, what),
     discover: (operationId) => prober.run(operationId),
   });
-  return { claims, dueOperations, slots, runner, prober, nodeProbes, powerReader, agents, context };
+  const notedRows = new NotedRows((rows) => transact(({ tx }) => insertAuditRows(tx, rows)), log);
+  return { claims, dueOperations, slots, runner, prober, nodeProbes, powerReader, agents, context, notedRows };
 }
 
 /** The requests, each carried out by a function whose parameters are the context, the caller, and then its own. */

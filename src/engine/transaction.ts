@@ -2,7 +2,7 @@
  * The engine's transactions, and the only two functions that change a node's state: `move` takes many nodes along one
  * edge, `changeNodes` takes each along its own. Both update the node and collect its transition. The transitions are
  * appended by the transaction's last statement, because positions are assigned under a lock that lasts until the
- * commit. After the commit the other replicas are notified.
+ * commit. The rows of the audit come before it. After the commit the other replicas are notified.
  */
 import { next } from "../lifecycle/machine.ts";
 import type { NodeEvent, NodeState } from "../lifecycle/node-states.ts";
@@ -19,6 +19,10 @@ import { changeClaimedNodes, moveNodes } from "../store/nodes/nodes.ts";
 import type { ClaimedNodeChange, MovedNode, NodeMove } from "../store/nodes/nodes.ts";
 import { appendTransitions } from "../store/log/transitions.ts";
 import type { NewTransition } from "../store/log/transitions.ts";
+import { insertAuditRows } from "../store/log/audit.ts";
+import type { NewAuditRow } from "../store/log/audit.ts";
+import { auditRow, joined } from "./audit/audit-row.ts";
+import type { AuditRecord, AuditedEffect } from "./audit/audit-row.ts";
 
 /** The user who makes a request, and the project it is for. */
 export interface Caller {
@@ -26,6 +30,8 @@ export interface Caller {
   readonly project: string;
   /** The scope of the caller; null: it may do nothing. */
   readonly scope: Scope | null;
+  /** The row of the request in the audit; absent: the service acts by itself. */
+  readonly record?: AuditRecord;
 }
 
 /** One transaction of the engine. */
@@ -33,6 +39,8 @@ export interface Transaction {
   readonly tx: Tx;
   /** Collects a transition, to be appended at the end. */
   log(transition: NewTransition): void;
+  /** Notes what a request does, for its row in the audit, which is written at the end. */
+  audit(caller: Caller, effect: AuditedEffect): void;
   /** Runs the effect after the commit; drops it if the transaction rolls back. */
   afterCommit(effect: () => void): void;
 }
@@ -52,6 +60,7 @@ export function createTransact(database: Database, notifier: Notifier, observer:
   return async (change) => {
     let effects: (() => void)[] = [];
     let transitions: NewTransition[] = [];
+    let audited = new Map<AuditRecord, AuditedEffect>();
     let slot: Slot = null;
     const result = await database
       .transaction(async (tx) => {
@@ -59,12 +68,15 @@ export function createTransact(database: Database, notifier: Notifier, observer:
         slot?.();
         slot = null;
         transitions = [];
+        audited = new Map();
         effects = [];
         const answer = await change({
           tx,
           log: (transition) => transitions.push(transition),
+          audit: ({ record }, effect) => record && audited.set(record, joined(audited.get(record), effect)),
           afterCommit: (effect) => effects.push(effect),
         });
+        if (audited.size > 0) await insertAuditRows(tx, rowsOf(audited));
         if (transitions.length > 0) {
           slot = await appending.take();
           await appendTransitions(tx, transitions);
@@ -76,11 +88,16 @@ export function createTransact(database: Database, notifier: Notifier, observer:
         if (isConnectionLoss(error)) observer.connectionLost();
         throw error;
       });
+    for (const record of audited.keys()) record.isWritten = true;
     if (transitions.length > 0) observer.appended(transitions.length);
     notifier.notify();
     for (const effect of effects) effect();
     return result;
   };
+}
+
+function rowsOf(audited: ReadonlyMap<AuditRecord, AuditedEffect>): NewAuditRow[] {
+  return [...audited].map(([{ request }, effect]) => auditRow(request, { ...effect, outcome: "ACCEPTED" }));
 }
 
 /** The edge that nodes take together, and what else changes of them. */

@@ -101,7 +101,7 @@ export async function startHealthServer({
 }: HealthServerOptions): Promise<HealthServer> {
   let isTakingPart = true;
   const senders = createSenders(proxies);
-  const failedLogins = createFailedLogins(senders, secured.log, secured.observer);
+  const failedLogins = createFailedLogins({ senders, log: secured.log, observer: secured.observer });
   const parts: HealthParts = {
     database,
     isTakingPart: () => isTakingPart,

@@ -1,9 +1,11 @@
 /**
  * All tables, as the migrations in `drizzle/` create them. The migrations also contain what Drizzle cannot express:
  * - the legal edges (`lifecycle_edges`), and the trigger that rejects any other change of `nodes.state`;
- * - the one rows of `feed_position`, `change_position` and `access_version`, and the four built-in roles;
+ * - the one rows of `feed_position`, `change_position`, `audit_position` and `access_version`, and the four built-in
+ *   roles;
  * - the triggers that record changes in `change_inbox`, and `number_changes`, which moves them to `changes` (decision
  *   0037);
+ * - the triggers that keep rows of `audit` as they are, and the functions that number them and delete old ones;
  * - the collation of `nodes.name`, which is by bytes, so that one index serves the order of lists and prefixes of
  *   names;
  * - `label_pairs`, which makes labels a list that PostgreSQL keeps statistics of;
@@ -36,6 +38,7 @@ import type { ChecksumAlgorithm, Architecture, ImageFormat } from "../lifecycle/
 import type { IdentityConflict, IdentityKind } from "../lifecycle/identity.ts";
 import type { NodeEvent, NodeState } from "../lifecycle/node-states.ts";
 import type { Stage } from "../lifecycle/cluster-state.ts";
+import type { AuditChange, AuditOutcome, AuditTransport } from "./log/audit-records.ts";
 import type { ChangeBefore, ChangeSubject } from "./log/change-records.ts";
 import type { AbortMode } from "../lifecycle/interrupts.ts";
 import type { FailurePolicy, OperationState, RunState, Interrupt } from "../lifecycle/operation-states.ts";
@@ -878,6 +881,56 @@ export const changes = pgTable("changes", {
 
 /** Position of the newest row of `changes`: one row, locked while changes are numbered. */
 export const changePosition = pgTable("change_position", {
+  id: boolean("id").primaryKey().default(true),
+  position: bigint("position", { mode: "number" }).notNull(),
+});
+
+/**
+ * Who did what, in the transaction of the effect. A row has no position until it has committed; then it gets one, and
+ * never changes again.
+ */
+export const audit = pgTable(
+  "audit",
+  {
+    id: bigint("id", { mode: "number" }).notNull().generatedAlwaysAsIdentity(),
+    position: bigint("position", { mode: "number" }),
+    at: at("at").notNull().default(clockTime),
+    subject: text("subject").notNull(),
+    displayName: text("display_name"),
+    /** Names the credential; not secret. */
+    credential: text("credential"),
+    address: text("address"),
+    transport: text("transport").$type<AuditTransport>().notNull(),
+    requestId: text("request_id"),
+    /** Hash of the registered document. */
+    document: text("document"),
+    action: text("action").notNull(),
+    /** Names of the first ones. */
+    targets: text("targets").array().notNull(),
+    targetCount: integer("target_count").notNull(),
+    operationId: uuid("operation_id"),
+    outcome: text("outcome").$type<AuditOutcome>().notNull(),
+    code: text("code"),
+    reason: text("reason"),
+    change: jsonb("change").$type<AuditChange>(),
+    /** Null: the site. */
+    projects: text("projects").array(),
+  },
+  (table) => {
+    const isNumbered = sql`${table.position} is not null`;
+    return [
+      index("audit_new")
+        .on(table.id)
+        .where(sql`${table.position} is null`),
+      uniqueIndex("audit_position_once").on(table.position).where(isNumbered),
+      index("audit_subject").on(table.subject, table.position).where(isNumbered),
+      index("audit_targets").using("gin", table.targets).where(isNumbered),
+    ];
+  },
+);
+
+/** Position of the newest row of `audit`: one row, locked while rows are numbered. */
+export const auditPosition = pgTable("audit_position", {
   id: boolean("id").primaryKey().default(true),
   position: bigint("position", { mode: "number" }).notNull(),
 });

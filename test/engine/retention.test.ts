@@ -72,7 +72,7 @@ describe("retention task", () => {
   test("retention task deletes every expired transition at its start, and can be closed", async () => {
     await ostler.aNode().times(12);
     await makeOlder(1, 9, 3);
-    const retention = startRetention({ database: ostler.database, log: createLog("silent"), days: 2 });
+    const retention = startRetention({ database: ostler.database, log: createLog("silent"), days: 2, auditDays: 0 });
     await eventually("the old transitions are deleted", async () => (await positions()).length === 3);
     await retention.close();
     expect(await positions()).toEqual(range(10, 12));
@@ -82,7 +82,7 @@ describe("retention task", () => {
     await ostler.aNode().times(12);
     await numberChanges(ostler.database.reader, 1_000);
     await ostler.test.sql`update changes set at = at - interval '8 days' where position <= 9`;
-    const retention = startRetention({ database: ostler.database, log: createLog("silent"), days: 0 });
+    const retention = startRetention({ database: ostler.database, log: createLog("silent"), days: 0, auditDays: 0 });
     const changes = () => changesAfter(ostler.database.reader, { after: 0, limit: 1 });
     await eventually("the old changes are deleted", async () => (await changes())[0]?.position === 10);
     await retention.close();

@@ -56,7 +56,9 @@ async function streamUnderTest(field: string, variableValues: Record<string, unk
       } }`.replace(field === "nodeChanges" ? /... on (NodeSnapshot|Transition) .*\n/g : /... on NodeUpserted .*\n/, ""),
     ),
     variableValues,
-    contextValue: { ...createContext(services, { actor, requestId: "r", showsCost: false }) },
+    contextValue: {
+      ...createContext(services, { actor, requestId: "r", showsCost: false, address: "192.0.2.1", transport: "SSE" }),
+    },
   });
   return { results, end: () => end() };
 }

@@ -15,6 +15,8 @@ afterAll(async () => {
   await closed[Symbol.asyncDispose]();
 });
 
+const REJECTED = { code: "UNAUTHENTICATED", message: "Invalid token." } as const;
+
 describe("host names", () => {
   test("/metrics without a token refuses a host name that is not local, as a page with a rebound name sends it", async () => {
     expect(await statusOf(open.url, "GET /metrics HTTP/1.1", "host: evil.example")).toBe(421);
@@ -44,10 +46,10 @@ describe("log of failed logins", () => {
     vi.useFakeTimers();
     try {
       const { log, shown } = aLog();
-      using logins = createFailedLogins(createSenders([]), log, undefined, () => Date.now());
-      for (let count = 0; count < 1_200; count += 1) logins.note(from("10.0.0.7"), "Bearer wrong");
-      logins.note(from("10.0.0.7"), undefined);
-      logins.note(from("10.0.0.8"), "");
+      using logins = createFailedLogins({ senders: createSenders([]), log, now: () => Date.now() });
+      for (let count = 0; count < 1_200; count += 1) logins.note(from("10.0.0.7"), "Bearer wrong", REJECTED);
+      logins.note(from("10.0.0.7"), undefined, REJECTED);
+      logins.note(from("10.0.0.8"), "", REJECTED);
       expect(shown()).toEqual([
         ["10.0.0.7", 0, 1],
         ["10.0.0.8", 1, 0],
@@ -65,8 +67,8 @@ describe("log of failed logins", () => {
 
   test("failed logins of the last minute are logged when the service stops [R-313]", () => {
     const { log, shown } = aLog();
-    const logins = createFailedLogins(createSenders([]), log);
-    for (let count = 0; count < 8; count += 1) logins.note(from("10.0.0.7"), "Bearer wrong");
+    const logins = createFailedLogins({ senders: createSenders([]), log });
+    for (let count = 0; count < 8; count += 1) logins.note(from("10.0.0.7"), "Bearer wrong", REJECTED);
     logins[Symbol.dispose]();
     expect(shown()).toEqual([
       ["10.0.0.7", 0, 1],
@@ -76,8 +78,9 @@ describe("log of failed logins", () => {
 
   test("failed logins of more addresses than are counted are in one line for the others", () => {
     const { log, shown } = aLog();
-    const logins = createFailedLogins(createSenders([]), log);
-    for (let count = 0; count < 10_050; count += 1) logins.note(from(`fd00::${count.toString(16)}`), undefined);
+    const logins = createFailedLogins({ senders: createSenders([]), log });
+    for (let count = 0; count < 10_050; count += 1)
+      logins.note(from(`fd00::${count.toString(16)}`), undefined, REJECTED);
     logins[Symbol.dispose]();
     const lines = shown();
     expect(lines).toHaveLength(10_002);

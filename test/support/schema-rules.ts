@@ -322,7 +322,7 @@ export const SCHEMA_RULES = {
     rootsOf(schema).flatMap((root) =>
       fieldsOf(root).flatMap((field) => {
         const scope = field.extensions["scope"] as string | null;
-        const reads = scope === null || scope === "READ" || (scope === "ADMIN" && root === schema.getQueryType());
+        const reads = scope === null || scope === "READ" || scope === "ADMIN";
         const isRight = root === schema.getMutationType() ? scope !== null && scope !== "READ" : reads;
         return isRight ? [] : [`${root.name}.${field.name}`];
       }),

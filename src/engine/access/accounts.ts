@@ -7,6 +7,7 @@ import type { AccountRow } from "../../store/access/accounts.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { answerEdit, requireNone } from "../input/edits.ts";
 import { nameFlaw } from "../input/name-rules.ts";
+import { editOf } from "../audit/edits.ts";
 import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
 import type { Caller } from "../transaction.ts";
 import { changeAccess } from "./change-access.ts";
@@ -24,9 +25,10 @@ export async function createAccount(
   const create = async () => {
     requireNone([...nameFlaw(name, ["input", "name"]), ...displayNameFlaws(displayName)]);
     const accountId = randomUUID();
-    await changeAccess(context, ({ tx }) =>
-      insertAccount(tx, { id: accountId, name, displayName, createdBy: caller.actor }),
-    );
+    await changeAccess(context, async (transaction) => {
+      await insertAccount(transaction.tx, { id: accountId, name, displayName, createdBy: caller.actor });
+      transaction.audit(caller, { targets: [name], edits: editOf(name, null, { displayName }) });
+    });
     return { accountId, refusals: [] };
   };
   const existing = () => context.transact(({ tx }) => accountByName(tx, name));
@@ -42,18 +44,21 @@ export interface AccountChange {
 
 export async function updateAccount(
   context: AccessContext,
-  _caller: Caller,
+  caller: Caller,
   name: string,
   { displayName, disabled }: AccountChange,
 ): Promise<AccountEdited> {
   const update = async () => {
     requireNone(displayNameFlaws(displayName));
-    return changeAccess(context, async ({ tx }) => {
-      const account = await knownAccount(tx, name);
-      await updateAccountRow(tx, account.id, {
+    return changeAccess(context, async (transaction) => {
+      const account = await knownAccount(transaction.tx, name);
+      const changed = {
         ...(displayName !== undefined && { displayName }),
         ...(disabled !== undefined && { disabledAt: disabled ? (account.disabledAt ?? new Date()) : null }),
-      });
+      };
+      await updateAccountRow(transaction.tx, account.id, changed);
+      const edits = editOf(account.name, account, { ...account, ...changed });
+      transaction.audit(caller, { targets: [account.name], edits });
       return { accountId: account.id, refusals: [] };
     });
   };

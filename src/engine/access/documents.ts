@@ -7,6 +7,7 @@ import type { DocumentRow } from "../../store/access/documents.ts";
 import { boundTokens } from "../../store/access/tokens.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import type { BoundDocument, DocumentKind } from "../../store/records.ts";
+import { editOf } from "../audit/edits.ts";
 import { answerEdit, requireNone } from "../input/edits.ts";
 import { listed } from "../input/name-rules.ts";
 import { DESCRIPTION_LENGTH_MAX, sizeFlaws, textFlaws } from "../input/size-limits.ts";
@@ -59,14 +60,21 @@ export async function registerDocuments(
     });
     requireNone(rows.flatMap(({ flaws }) => flaws));
     const added = rows.flatMap(({ row }) => row ?? []);
-    return changeAccess(context, async ({ tx }) => {
+    return changeAccess(context, async (transaction) => {
+      const { tx } = transaction;
       const pathOf = (index: number) => ["input", "remove", String(index)];
       const present = await documentsByIds(tx, remove);
       requireNone([...unknownDocuments(remove, present, pathOf), ...(await inUse(tx, remove))]);
       await deleteDocumentRows(tx, remove);
       await insertDocuments(tx, added);
       if ((await countDocuments(tx)) > DOCUMENTS_MAX) throw new RefusalError([tooMany]);
-      return { ids: [...new Set(added.map(({ id }) => id))], refusals: [] };
+      const ids = [...new Set(added.map(({ id }) => id))];
+      const edits = [
+        ...remove.flatMap((id) => editOf(id, { registered: true }, null)),
+        ...added.flatMap(({ id, text }) => editOf(id, null, { text })),
+      ];
+      transaction.audit(caller, { targets: [...remove, ...ids], edits });
+      return { ids, refusals: [] };
     });
   };
   return answerEdit<DocumentsEdited>(register, (refusals) => ({ ids: [], refusals }));

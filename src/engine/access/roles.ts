@@ -3,11 +3,12 @@ import { RefusalError, invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import type { Scope } from "../../lifecycle/scopes.ts";
 import { deleteRoleRow, principalsOfRole, putRoleRow, replaceGrants, rolesByNames } from "../../store/access/grants.ts";
-import type { RoleRow } from "../../store/access/grants.ts";
+import type { GrantRow, RoleRow } from "../../store/access/grants.ts";
 import { tokensOfRole } from "../../store/access/tokens.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { answerEdit, requireNone } from "../input/edits.ts";
 import { listed, nameFlaw } from "../input/name-rules.ts";
+import { editOf } from "../audit/edits.ts";
 import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
 import type { Caller } from "../transaction.ts";
 import { knownAccount } from "./accounts.ts";
@@ -26,21 +27,28 @@ export type RolesEdited = { readonly principal: string | null; readonly refusals
 export async function setRoles(
   context: AccessContext,
   caller: Caller,
-  { principal: given, roles }: { readonly principal: string; readonly roles: readonly WantedRole[] },
+  { principal: wanted, roles }: { readonly principal: string; readonly roles: readonly WantedRole[] },
 ): Promise<RolesEdited> {
   const set = async () => {
     requireNone(wantedFlaws(roles));
-    return changeAccess(context, async ({ tx }) => {
+    return changeAccess(context, async (transaction) => {
+      const { tx } = transaction;
       const names = roles.map(({ role }) => role);
       const pathOf = (role: string) => ["input", "roles", String(names.indexOf(role)), "role"];
       requireNone(unknownRoles(names, await rolesByNames(tx, names), pathOf));
-      const principal = await knownPrincipal(tx, context, given);
+      const principal = await knownPrincipal(tx, context, wanted);
       const granted = roles.map(({ role, expiresAt = null }) => ({ role, expiresAt, grantedBy: caller.actor }));
-      await replaceGrants(tx, principal, granted);
+      const before = await replaceGrants(tx, principal, granted);
+      const edits = editOf(principal, { roles: before.map(shownGrant) }, { roles: granted.map(shownGrant) });
+      transaction.audit(caller, { targets: [principal], edits });
       return { principal, refusals: [] };
     });
   };
   return answerEdit<RolesEdited>(set, (refusals) => ({ principal: null, refusals }));
+}
+
+function shownGrant({ role, expiresAt }: Pick<GrantRow, "role" | "expiresAt">) {
+  return { role, expiresAt };
 }
 
 export type RoleEdited = { readonly role: string | null; readonly refusals: readonly Refusal[] };
@@ -50,17 +58,20 @@ const refused = (refusals: readonly Refusal[]): RoleEdited => ({ role: null, ref
 /** Creates a role, or changes it for all that have it. */
 export async function putRole(
   context: AccessContext,
-  _caller: Caller,
+  caller: Caller,
   role: { readonly name: string; readonly scope: Scope; readonly description?: string | null | undefined },
 ): Promise<RoleEdited> {
   const { name, scope, description = null } = role;
   const put = async () => {
     const flaws = textFlaws("description", description, DESCRIPTION_LENGTH_MAX);
     requireNone([...nameFlaw(name, ["input", "name"]), ...flaws]);
-    return changeAccess(context, async ({ tx }) => {
+    return changeAccess(context, async (transaction) => {
+      const { tx } = transaction;
       const [present] = await rolesByNames(tx, [name]);
       requireNone(builtInFlaws(present));
       await putRoleRow(tx, { name, scope, description });
+      const edits = editOf(name, present ?? null, { ...present, name, scope, description });
+      transaction.audit(caller, { targets: [name], edits });
       return { role: name, refusals: [] };
     });
   };
@@ -68,15 +79,17 @@ export async function putRole(
 }
 
 /** Deletes a role that nothing has. */
-export async function deleteRole(context: AccessContext, _caller: Caller, name: string): Promise<RoleEdited> {
+export async function deleteRole(context: AccessContext, caller: Caller, name: string): Promise<RoleEdited> {
   const remove = async () =>
-    changeAccess(context, async ({ tx }) => {
+    changeAccess(context, async (transaction) => {
+      const { tx } = transaction;
       const present = await rolesByNames(tx, [name]);
       requireNone(unknownRoles([name], present, () => ["input", "name"]));
       requireNone(builtInFlaws(present[0]));
       const users = [...(await principalsOfRole(tx, name)), ...(await tokensOfRole(tx, name))];
       if (users.length > 0) throw new RefusalError([inUse(name, users)]);
       await deleteRoleRow(tx, name);
+      transaction.audit(caller, { targets: [name] });
       return { role: null, refusals: [] };
     });
   return answerEdit<RoleEdited>(remove, refused);

@@ -7,6 +7,7 @@ import { insertToken, revokeTokenRows, tokensByIds } from "../../store/access/to
 import type { TokenRow } from "../../store/access/tokens.ts";
 import type { BoundDocument } from "../../store/records.ts";
 import { answerEdit, requireNone } from "../input/edits.ts";
+import { editOf } from "../audit/edits.ts";
 import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
 import type { Caller } from "../transaction.ts";
 import { knownAccount } from "./accounts.ts";
@@ -46,24 +47,22 @@ export async function createToken(
 ): Promise<TokenCreated> {
   const create = async () => {
     requireNone([...daysFlaws(expiresInDays), ...textFlaws("description", description, DESCRIPTION_LENGTH_MAX)]);
-    return changeAccess(context, async ({ tx }, version) => {
+    return changeAccess(context, async (transaction, version) => {
+      const { tx } = transaction;
       const account = await knownAccount(tx, name);
       if (account.disabledAt) throw new RefusalError([disabled(account.name)]);
       const roles = role === undefined ? [] : [role];
       requireNone(unknownRoles(roles, await rolesByNames(tx, roles), () => ["input", "role"]));
       requireNone(await bindingFlaws(tx, documents, variableFlaws));
       const { text, id, hash } = createApiToken();
-      await insertToken(tx, {
-        id,
-        accountId: account.id,
-        hash,
+      const limits = {
         role: role ?? null,
         description: description ?? null,
         documents: documents ?? null,
-        createdBy: caller.actor,
         expiresAt: new Date(Date.now() + expiresInDays * DAY_MS),
-        version,
-      });
+      };
+      await insertToken(tx, { id, accountId: account.id, hash, ...limits, createdBy: caller.actor, version });
+      transaction.audit(caller, { targets: [account.name, id], edits: editOf(id, null, limits) });
       return { tokenId: id, secret: text, refusals: [] };
     });
   };
@@ -82,11 +81,14 @@ export async function revokeTokens(
   choice: TokenChoice,
 ): Promise<TokensRevoked> {
   const revoke = async () =>
-    changeAccess(context, async ({ tx }, version) => {
+    changeAccess(context, async (transaction, version) => {
+      const { tx } = transaction;
       const which = "ids" in choice ? choice : { accountId: (await knownAccount(tx, choice.account)).id };
       if ("ids" in choice) requireNone(unknownTokens(choice.ids, await tokensByIds(tx, choice.ids)));
       const rows = await revokeTokenRows(tx, which, { revokedBy: caller.actor, version });
-      return { tokenIds: rows.map(({ id }) => id), refusals: [] };
+      const tokenIds = rows.map(({ id }) => id);
+      transaction.audit(caller, { targets: [...("account" in choice ? [choice.account] : []), ...tokenIds] });
+      return { tokenIds, refusals: [] };
     });
   return answerEdit<TokensRevoked>(revoke, (refusals) => ({ tokenIds: [], refusals }));
 }

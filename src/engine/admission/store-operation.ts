@@ -75,7 +75,10 @@ export async function storeOperations(
       variables: encryptGiven(operationId, given[index] ?? NO_VARIABLES),
     })),
   );
-  for (const { request, operationId } of made) await storeBeside(transaction, keyring, request, operationId);
+  for (const { request, operationId } of made) {
+    await storeBeside(transaction, keyring, request, operationId);
+    transaction.audit(request.caller, { operationId, targets: request.admitted.map(({ node }) => node.name) });
+  }
   // The work that waits carries out the change of power.
   const handedOver = made.filter(({ runs }) => runs.length === 0).map(({ operationId }) => operationId);
   await finishOperations(tx, handedOver, "SUCCEEDED");

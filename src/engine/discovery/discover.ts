@@ -130,6 +130,7 @@ async function storeDiscovery(
   await insertDiscoveries(transaction.tx, id, addresses);
   if (Object.keys(secrets).length > 0)
     await putSecrets(transaction.tx, keyring, SECRETS.ofDiscoveries, [[id, secrets]]);
+  transaction.audit(caller, { operationId: id, targets: addresses });
   return id;
 }
 

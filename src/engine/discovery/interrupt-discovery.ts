@@ -65,6 +65,7 @@ export async function interruptDiscovery(
     const recorded = { interrupt: kind, interruptBy: caller.actor, interruptReason: request.reason ?? null };
     if (isNew) await interruptOperation(tx, id, recorded, seconds);
     if (!finishedAt && endsNow) await finishDiscovery(transaction, { id, interrupt: kind });
+    transaction.audit(caller, { operationId: id });
     return { operationId: id, results: [], refusals: [], replayed: false };
   });
 }

@@ -34,7 +34,7 @@ const NODES_NAMED = 10;
 /** All of the images, or none. */
 export async function deleteImages(
   context: EngineContext,
-  _caller: Caller,
+  caller: Caller,
   { images, force = false }: DeleteImagesRequest,
 ): Promise<ImagesEdited> {
   const remove = async () => {
@@ -44,6 +44,7 @@ export async function deleteImages(
       const rows = await lockNamed(transaction, images);
       requireNone(await usesOf(transaction, rows, force));
       await removeImages(transaction.tx, idsOf(rows));
+      transaction.audit(caller, { targets: rows.map(({ name }) => name) });
       return rows;
     });
     await deleteFiles(context, deleted);

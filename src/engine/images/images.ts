@@ -28,6 +28,7 @@ import { changedFields } from "../input/changed-fields.ts";
 import { answerEdit, inOrderOfList, requireNone, requireRevision } from "../input/edits.ts";
 import { IMAGES_MAX, checksumFlaws, imageUrlFlaws, sizesFlaws, userDataBytes, userDataFlaws } from "./image-rules.ts";
 import { labelFlaws, nameFlaw, repeatedNames } from "../input/name-rules.ts";
+import { editOf } from "../audit/edits.ts";
 import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { imageFileBytes, imageFileName } from "./image-files.ts";
@@ -90,6 +91,7 @@ export async function registerImages(
         one.userData === undefined ? [] : [[rows[index]?.id ?? "", one.userData] as const],
       );
       await putSecrets(transaction.tx, context.keyring, SECRETS.imageUserData, userData);
+      transaction.audit(caller, { targets: given.map(({ name }) => name) });
       return { imageIds: idsOf(rows), refusals: [] };
     });
   } catch (error) {
@@ -176,7 +178,7 @@ async function missingFiles({ imageFolder }: EngineContext, given: readonly NewI
 /** Operations that were accepted keep the user data that they had then, and install from the new address. */
 export async function updateImage(
   context: EngineContext,
-  _caller: Caller,
+  caller: Caller,
   ref: ImageRef,
   change: ImageChange,
 ): Promise<ImagesEdited> {
@@ -185,7 +187,8 @@ export async function updateImage(
     return context.transact(async (transaction) => {
       const image = await lockKnown(transaction, ref, change.ifRevision);
       requireNone(conflictsOf(image, change));
-      await applyChange(transaction, context.keyring, image, change);
+      const after = await applyChange(transaction, context.keyring, image, change);
+      transaction.audit(caller, { targets: [image.name], edits: editOf(image.name, image, after, ["userData"]) });
       return { imageIds: [image.id], refusals: [] };
     });
   };
@@ -216,7 +219,13 @@ function conflictsOf({ name, url, format, sizeBytes }: ImageRow, change: ImageCh
   return [invalidInput(message, ["input", "url"]), ...flaws];
 }
 
-async function applyChange({ tx }: Transaction, keyring: Keyring, image: ImageRow, change: ImageChange): Promise<void> {
+/** Returns the image as it is then, with new user data. */
+async function applyChange(
+  { tx }: Transaction,
+  keyring: Keyring,
+  image: ImageRow,
+  change: ImageChange,
+): Promise<ImageRow & Pick<ImageChange, "userData">> {
   const { ifRevision: _, diskBytes, userData, ...fields } = change;
   const changed = changedFields<ImageRow>(image, {
     ...fields,
@@ -229,6 +238,7 @@ async function applyChange({ tx }: Transaction, keyring: Keyring, image: ImageRo
   if (userData === null) await deleteSecrets(tx, column, image.id);
   else if (hasNewUserData) await putSecrets(tx, keyring, column, [[image.id, userData]]);
   if (changed || hasNewUserData) await changeImage(tx, image.id, changed ?? {});
+  return { ...image, ...changed, ...(hasNewUserData && { userData }) };
 }
 
 async function lockKnown({ tx }: Transaction, ref: ImageRef, ifRevision: number | undefined): Promise<ImageRow> {

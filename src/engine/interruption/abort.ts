@@ -26,6 +26,7 @@ import { stepUnderWay, stepsOfRuns } from "./step-under-way.ts";
 
 export async function abortWork(context: EngineContext, caller: Caller, request: AbortRequest): Promise<AbortResult> {
   const answer = await interruptWork(context, request, abortFlaws(request), {
+    caller,
     lock: (tx, nodeIds) => lockUnfinishedRuns(tx, { nodeIds }),
     decide: (reader, targets) => decideAborts(reader, targets, request.mode ?? "NOW"),
     carryOut: (transaction, accepted) => recordAborts(transaction, context, { caller, request }, accepted),

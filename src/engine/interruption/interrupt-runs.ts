@@ -16,7 +16,7 @@ import type { InterruptForecast, NodeAnswer, SubmitAnswer } from "../input/answe
 import type { InterruptRequest } from "../input/interrupt-request.ts";
 import { answersInOrder, selectUnfinishedWork } from "../input/work-selector.ts";
 import type { SelectedWork } from "../input/work-selector.ts";
-import type { Transaction } from "../transaction.ts";
+import type { Caller, Transaction } from "../transaction.ts";
 import { endedEntry, entryOf, finalState, readForecastRuns } from "./forecast.ts";
 import type { ForecastRun } from "./forecast.ts";
 
@@ -39,6 +39,7 @@ export interface Foreseen<Answer extends NodeAnswer> extends Accepted<Answer> {
 }
 
 export interface Interruption<Answer extends NodeAnswer> {
+  readonly caller: Caller;
   /** Runs of the nodes, locked. At most one run for a node. */
   lock(tx: Tx, nodeIds: readonly string[]): Promise<readonly RunRow[]>;
   /** One answer for each target, in their order. Writes nothing. */
@@ -111,8 +112,13 @@ export async function interruptSelected<Answer extends NodeAnswer>(
   if (request.dryRun) return { operationId: null, results, refusals: known, replayed: false, ...foreseen };
   await interruption.carryOut(transaction, accepted);
   const acceptedRuns = accepted.map(({ run }) => run);
+  const answeredRuns = interruption.answeredRuns?.(acceptedRuns) ?? acceptedRuns;
+  transaction.audit(interruption.caller, {
+    operationId: answeredRuns[0]?.operationId,
+    targets: acceptedRuns.map(({ nodeName }) => nodeName),
+  });
   return {
-    ...operationsOf(interruption.answeredRuns?.(acceptedRuns) ?? acceptedRuns),
+    ...operationsOf(answeredRuns),
     results,
     // A caller that sent wrong names has to notice it, although the others are interrupted.
     refusals: known,

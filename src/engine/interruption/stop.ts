@@ -52,6 +52,7 @@ interface Stop {
   };
   readonly seconds: number;
   readonly dryRun: boolean;
+  readonly caller: Caller;
 }
 
 /** Stops an operation as a whole, or the work on some nodes. */
@@ -62,6 +63,7 @@ export async function stopWork(context: EngineContext, caller: Caller, request: 
     recorded: { interrupt: "STOP", interruptBy: caller.actor, interruptReason: request.reason ?? null },
     seconds: timeoutOf(request),
     dryRun: request.dryRun === true,
+    caller,
   };
   return context.transact(async (transaction) => {
     if (request.dryRun) await keepReadOnly(transaction.tx);
@@ -109,6 +111,7 @@ async function stopOperation(
     await finishWhenDone(transaction, context, id);
   }
   const all = await runsOfOperation(tx, id, "WORK");
+  if (!stop.dryRun) transaction.audit(stop.caller, { operationId: id, targets: all.map(({ nodeName }) => nodeName) });
   const answer = { operationId: id, results: all.map(stoppedNode), refusals: [], replayed: false };
   if (!stop.dryRun) return answer;
   const entries = await forecastRuns(tx, all, isTaken);
@@ -177,8 +180,9 @@ function isStopOfPolicy({ interrupt, interruptBy }: OperationRow): boolean {
 }
 
 function nodesStop(context: EngineContext, stop: Stop): Interruption<NodeAnswer> {
-  const { recorded, seconds } = stop;
+  const { caller, recorded, seconds } = stop;
   return {
+    caller,
     lock: lockUnfinishedOrNewest,
     read: async (reader, nodeIds) => withNewest(reader, nodeIds, await unfinishedRuns(reader, nodeIds)),
     decide: async (_reader, targets) => targets.map(decideStop),

@@ -21,6 +21,7 @@ import type { InterruptCause } from "./record-interrupt.ts";
 /** Lifts the holds of runs. A node without a hold is refused; the others continue. */
 export async function unhold(context: EngineContext, caller: Caller, request: InterruptRequest): Promise<SubmitAnswer> {
   return interruptWork(context, request, reasonFlaws(request.reason), {
+    caller,
     lock: lockBegunRuns,
     decide: async (_reader, targets) =>
       targets.map((target) => {

@@ -48,6 +48,7 @@ export async function withdrawAbort(
   request: InterruptRequest,
 ): Promise<SubmitAnswer> {
   return interruptWork(context, request, reasonFlaws(request.reason), {
+    caller,
     lock: lockBegunRuns,
     decide: decideWithdrawals,
     carryOut: (transaction, accepted) => withdraw(transaction, caller, request, accepted),

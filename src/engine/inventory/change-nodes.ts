@@ -8,7 +8,7 @@ import { refusedNode, summaryOf } from "../input/answers.ts";
 import type { NodeAnswer } from "../input/answers.ts";
 import { selectNodes } from "../input/node-selector.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
-import type { Transaction } from "../transaction.ts";
+import type { Caller, Transaction } from "../transaction.ts";
 
 /** `results`: the refused nodes. */
 export interface Edited {
@@ -25,20 +25,30 @@ export interface RefusedEdit {
 
 const REFUSALS_MAX = 100;
 
-/** `change` returns a `RefusedEdit` before it changes anything. `lockFirst`: what has to be locked before the nodes. */
+interface NodesRequest {
+  readonly caller: Caller;
+  readonly selector: NodeSelector;
+  /** Locks what has to be locked before the nodes. */
+  readonly lockFirst?: (transaction: Transaction, nodeIds: readonly string[]) => Promise<unknown>;
+}
+
+/** `change` returns a `RefusedEdit` before it changes anything. */
 export async function changeNodes(
   context: EngineContext,
-  selector: NodeSelector,
+  { caller, selector, lockFirst }: NodesRequest,
   change: (transaction: Transaction, nodes: readonly NodeRow[]) => Promise<RefusedEdit | void>,
-  lockFirst?: (transaction: Transaction, nodeIds: readonly string[]) => Promise<unknown>,
 ): Promise<Edited> {
   return context.transact(async (transaction) => {
     const found = await selectNodes(transaction.tx, selector, { lockIn: transaction.tx });
     if ("refusals" in found) return refuseEdit(found.refusals);
     const nodeIds = nodeIdsOf(found.nodes);
     await lockFirst?.(transaction, nodeIds);
-    const refused = await change(transaction, await lockNodes(transaction.tx, nodeIds));
-    if (!refused) return { nodeIds, refusals: [], results: [] };
+    const nodes = await lockNodes(transaction.tx, nodeIds);
+    const refused = await change(transaction, nodes);
+    if (!refused) {
+      transaction.audit(caller, { targets: nodes.map(({ name }) => name) });
+      return { nodeIds, refusals: [], results: [] };
+    }
     const results = found.nodes.flatMap(({ ref, nodeId }) => {
       const refusal = refused.nodes.get(nodeId);
       return refusal ? [refusedNode(ref, nodeId, null, refusal)] : [];

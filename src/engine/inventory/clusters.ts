@@ -9,7 +9,8 @@ import {
   lockCluster,
   updateCluster as changeCluster,
 } from "../../store/nodes/clusters.ts";
-import { SECRETS, variablesEncryption, withSecretNames } from "../../store/secrets/secrets.ts";
+import type { JsonObject } from "../../store/records.ts";
+import { SECRETS, namesOfSecrets, variablesEncryption, withSecretNames } from "../../store/secrets/secrets.ts";
 import type { ClusterRow } from "../../store/nodes/clusters.ts";
 import { lockNodes, nodeKeys, changeNodeRows } from "../../store/nodes/nodes.ts";
 import { idsOf, nodeIdsOf } from "../input/ids.ts";
@@ -19,6 +20,7 @@ import { answerEdit, requireNone, requireRevision } from "../input/edits.ts";
 import { listed, nameFlaw } from "../input/name-rules.ts";
 import { findCluster, selectNodes, unknownCluster } from "../input/node-selector.ts";
 import type { ClusterRef, NodeSelector } from "../input/node-selector.ts";
+import { editOf } from "../audit/edits.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { countedRefs } from "../input/answers.ts";
@@ -51,14 +53,16 @@ export async function createCluster(context: EngineContext, caller: Caller, give
     const id = randomUUID();
     const variables = overlay(await stored(transaction, context, id, given.variables));
     await insertCluster(transaction.tx, { id, name: given.name, project: caller.project, variables });
-    if (given.nodes) await addNodes(transaction, id, given.nodes, ["input", "nodes"]);
+    const added = given.nodes ? await addNodes(transaction, id, given.nodes, ["input", "nodes"]) : [];
+    const edits = editOf(given.name, null, { variables }, secretNames(context, variables));
+    transaction.audit(caller, { targets: [given.name, ...added], edits });
     return id;
   });
 }
 
 export async function updateCluster(
   context: EngineContext,
-  _caller: Caller,
+  caller: Caller,
   ref: ClusterRef,
   change: ClusterChange,
 ): Promise<ClusterEdited> {
@@ -69,8 +73,11 @@ export async function updateCluster(
     requireNone(sizeFlaws("The variables together with those of the cluster", variables, VARIABLES, cluster.variables));
     const changed = changedFields<ClusterRow>(cluster, { name: change.name, variables });
     if (changed || change.remove || change.add) await changeCluster(transaction.tx, cluster.id, changed ?? {});
-    if (change.remove) await removeNodes(transaction, cluster, change.remove);
-    if (change.add) await addNodes(transaction, cluster.id, change.add, ["input", "add"]);
+    const removed = change.remove ? await removeNodes(transaction, cluster, change.remove) : [];
+    const added = change.add ? await addNodes(transaction, cluster.id, change.add, ["input", "add"]) : [];
+    const secrets = secretNames(context, cluster.variables, variables);
+    const edits = editOf(cluster.name, cluster, { ...cluster, ...changed }, secrets);
+    transaction.audit(caller, { targets: [cluster.name, ...removed, ...added], edits });
     return cluster.id;
   });
 }
@@ -78,7 +85,7 @@ export async function updateCluster(
 /** Deletes a cluster; its nodes stay, in no cluster. */
 export async function deleteCluster(
   context: EngineContext,
-  _caller: Caller,
+  caller: Caller,
   ref: ClusterRef,
   ifRevision: number | undefined,
 ): Promise<ClusterEdited> {
@@ -88,6 +95,7 @@ export async function deleteCluster(
     await lockNodes(transaction.tx, idsOf(members));
     await changeNodeRows(transaction.tx, idsOf(members), { clusterId: null });
     await removeCluster(transaction.tx, cluster.id);
+    transaction.audit(caller, { targets: [cluster.name, ...members.map(({ name }) => name)] });
     return null;
   });
 }
@@ -116,6 +124,11 @@ async function stored({ tx }: Transaction, { keyring, registry }: EngineContext,
   return (await variablesEncryption(tx, keyring, SECRETS.clusterVariables, [variables]))(id, variables);
 }
 
+/** Names of the variables that are secret. */
+function secretNames({ registry }: EngineContext, ...all: readonly (JsonObject | undefined)[]): string[] {
+  return all.flatMap((variables) => [...namesOfSecrets(variables ?? {}, registry.secretVariables)]);
+}
+
 /** The cluster, locked; refused while an operation deploys or stops on it. */
 async function lockKnown({ tx }: Transaction, ref: ClusterRef, ifRevision: number | undefined): Promise<ClusterRow> {
   const id = await findCluster(tx, ref);
@@ -126,12 +139,13 @@ async function lockKnown({ tx }: Transaction, ref: ClusterRef, ifRevision: numbe
   return cluster;
 }
 
+/** Returns their names. */
 async function addNodes(
   transaction: Transaction,
   clusterId: string,
   selector: NodeSelector,
   path: readonly string[],
-): Promise<void> {
+): Promise<string[]> {
   const found = await selectNodes(transaction.tx, selector, { path, lockIn: transaction.tx });
   if ("refusals" in found) throw new RefusalError(found.refusals);
   const nodes = await lockNodes(transaction.tx, nodeIdsOf(found.nodes));
@@ -150,9 +164,11 @@ async function addNodes(
     ]);
   }
   await changeNodeRows(transaction.tx, idsOf(nodes.filter((node) => node.clusterId === null)), { clusterId });
+  return nodes.map(({ name }) => name);
 }
 
-async function removeNodes(transaction: Transaction, cluster: ClusterRow, selector: NodeSelector): Promise<void> {
+/** Returns their names. */
+async function removeNodes(transaction: Transaction, cluster: ClusterRow, selector: NodeSelector): Promise<string[]> {
   const found = await selectNodes(transaction.tx, selector, { path: ["input", "remove"], lockIn: transaction.tx });
   if ("refusals" in found) throw new RefusalError(found.refusals);
   const nodes = await lockNodes(transaction.tx, nodeIdsOf(found.nodes));
@@ -165,4 +181,5 @@ async function removeNodes(transaction: Transaction, cluster: ClusterRow, select
     throw new RefusalError([missingNodes(others, message, ["input", "remove"])]);
   }
   await changeNodeRows(transaction.tx, idsOf(nodes), { clusterId: null });
+  return nodes.map(({ name }) => name);
 }

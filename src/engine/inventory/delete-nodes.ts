@@ -39,7 +39,7 @@ export async function deleteNodes(context: EngineContext, caller: Caller, select
     await findConflicts(transaction.tx, ids);
     return undefined;
   };
-  return changeNodes(context, selector, change, ({ tx }) => lockAllIdentities(tx));
+  return changeNodes(context, { caller, selector, lockFirst: ({ tx }) => lockAllIdentities(tx) }, change);
 }
 
 /** Why a node is not deleted, apart from the lock of its cluster; null if it is. `run`: its unfinished work. */

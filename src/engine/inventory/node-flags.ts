@@ -23,7 +23,7 @@ export async function setMaintenance(
 ): Promise<Edited> {
   const flaw = reasonFlaw("A maintenance", reason);
   if (flaw) return refuseEdit([flaw]);
-  return changeNodes(context, selector, (transaction, nodes) =>
+  return changeNodes(context, { caller, selector }, (transaction, nodes) =>
     beginMaintenance(transaction.tx, idsOf(nodes), { reason, by: caller.actor }),
   );
 }
@@ -31,7 +31,7 @@ export async function setMaintenance(
 /** Ends the maintenance of nodes, resumes the runs that it paused, and lets the timeouts of parked steps run on. */
 export async function clearMaintenance(
   context: EngineContext,
-  _caller: Caller,
+  caller: Caller,
   selector: NodeSelector,
 ): Promise<Edited> {
   const clear = async (transaction: Transaction, nodes: readonly NodeRow[]) => {
@@ -43,26 +43,30 @@ export async function clearMaintenance(
     await wakeRuns(transaction.tx, paused, PRIORITY.woken);
   };
   // Workers lock a run before its node.
-  return changeNodes(context, selector, clear, ({ tx }, nodeIds) => lockUnfinishedRuns(tx, { nodeIds }));
+  return changeNodes(
+    context,
+    { caller, selector, lockFirst: ({ tx }, nodeIds) => lockUnfinishedRuns(tx, { nodeIds }) },
+    clear,
+  );
 }
 
 /** Marks nodes as retired, so that no work begins on them but their removal. Running work continues. */
 export async function setRetired(
   context: EngineContext,
-  _caller: Caller,
+  caller: Caller,
   selector: NodeSelector,
   reason: string,
 ): Promise<Edited> {
   const flaw = reasonFlaw("A retirement", reason);
   if (flaw) return refuseEdit([flaw]);
-  return changeNodes(context, selector, (transaction, nodes) =>
+  return changeNodes(context, { caller, selector }, (transaction, nodes) =>
     changeNodeRows(transaction.tx, idsOf(nodes), { retiredReason: reason }),
   );
 }
 
 /** Puts retired nodes back in service. */
-export async function clearRetired(context: EngineContext, _caller: Caller, selector: NodeSelector): Promise<Edited> {
-  return changeNodes(context, selector, (transaction, nodes) =>
+export async function clearRetired(context: EngineContext, caller: Caller, selector: NodeSelector): Promise<Edited> {
+  return changeNodes(context, { caller, selector }, (transaction, nodes) =>
     changeNodeRows(transaction.tx, idsOf(nodes), { retiredReason: null }),
   );
 }

@@ -112,10 +112,13 @@ async function takeReport(
     const [id] = await enrollNodes(transaction, context.keyring, [node], caller);
     if (id !== undefined) idOf.set(name, id);
   }
-  return drafts.map(({ ref, change, refusal: own }) => {
+  const answers = drafts.map(({ ref, change, refusal: own }) => {
     const refusal = own ?? refused.get(nameKey(ref)) ?? null;
     return { ref, change: refusal ? null : change, refusal, nodeId: refusal ? null : (idOf.get(nameKey(ref)) ?? null) };
   });
+  const taken = answers.flatMap(({ ref, refusal }) => (refusal ? [] : [ref]));
+  if (taken.length > 0) transaction.audit(caller, { targets: taken });
+  return answers;
 }
 
 /** Locks the controllers of new nodes, and returns why nodes are refused for them, by name. */

@@ -63,6 +63,7 @@ export async function registerNodes(
         const clusterId = clusters.idOf(node.cluster);
         return newNode(caller, node, clusterId, prepared[index]);
       });
+      transaction.audit(caller, { targets: given.map(({ name }) => name) });
       return { nodeIds: await enrollNodes(transaction, context.keyring, nodes, caller), refusals: [], results: [] };
     });
   } catch (error) {

@@ -22,6 +22,7 @@ import { nameFlaw } from "../input/name-rules.ts";
 import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
 import { stepScopeFlaws } from "../plans/step-scopes.ts";
 import { formFlaws, lengthFlaws } from "../plans/step-selection.ts";
+import { editOf } from "../audit/edits.ts";
 import { stepLabel } from "../plans/plan.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 
@@ -47,10 +48,11 @@ export type RunbookEdited = { readonly runbookId: string | null; readonly refusa
 const STEP_NAME = /^[a-z][a-z0-9_]{0,99}$/;
 
 export async function createRunbook(context: EngineContext, caller: Caller, given: NewRunbook): Promise<RunbookEdited> {
-  return editRunbook(context, caller, given, async ({ tx }) => {
+  return editRunbook(context, caller, given, async (transaction) => {
     const id = randomUUID();
     const { name, description = null, phase = "clean", steps } = given;
-    await insertRunbook(tx, { id, name, description, phase, steps });
+    await insertRunbook(transaction.tx, { id, name, description, phase, steps });
+    transaction.audit(caller, { targets: [name], edits: editOf(name, null, { description, phase, steps }) });
     return id;
   });
 }
@@ -67,6 +69,10 @@ export async function updateRunbook(
     const runbook = await lockKnown(transaction, name, ifRevision);
     const changed = changedFields<RunbookRow>(runbook, fields);
     if (changed) await changeRunbook(transaction.tx, runbook.id, changed);
+    transaction.audit(caller, {
+      targets: [runbook.name],
+      edits: editOf(runbook.name, runbook, { ...runbook, ...changed }),
+    });
     return runbook.id;
   });
 }
@@ -80,6 +86,7 @@ export async function deleteRunbook(
   return editRunbook(context, caller, {}, async (transaction) => {
     const runbook = await lockKnown(transaction, name, ifRevision);
     await removeRunbook(transaction.tx, runbook.id);
+    transaction.audit(caller, { targets: [runbook.name] });
     return null;
   });
 }

@@ -20,6 +20,7 @@ import { LIMITED_PHASES } from "../scheduling/capacity-limits.ts";
 import { checkArgs, issueText } from "../plans/catalogue.ts";
 import { installStepsLost } from "../plans/install-check.ts";
 import type { EngineContext } from "../context.ts";
+import { editOf } from "../audit/edits.ts";
 import { findConflicts } from "./controller-conflicts.ts";
 import type { Caller } from "../transaction.ts";
 
@@ -70,6 +71,7 @@ export async function updateSite(
       requireRevision("The site's policy", site.revision, change.ifRevision);
       const policy = changed(site.policy, change);
       if (!isSameJson(policy, site.policy)) await changeSite(transaction.tx, policy, caller.actor);
+      transaction.audit(caller, { targets: ["site"], edits: editOf("site", site.policy, policy) });
       if (change.sharedIdentities !== undefined) {
         const values = [site.policy, policy].flatMap(sharedValues);
         await findConflicts(transaction.tx, await nodesConcernedBy(transaction.tx, values));

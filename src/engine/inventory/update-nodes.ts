@@ -20,6 +20,7 @@ import { nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode, summaryOf } from "../input/answers.ts";
 import type { Acceptance, NodeAnswer } from "../input/answers.ts";
+import { EDITS_MAX, editOf } from "../audit/edits.ts";
 import { staleRevision } from "../input/edits.ts";
 import { nodesText } from "../input/name-rules.ts";
 import { selectNodes } from "../input/node-selector.ts";
@@ -98,7 +99,7 @@ export async function updateNodes(
   const flaws = [...selectionFlaws(request), ...patchFlaws(request.patch)];
   if (flaws.length > 0) return refused(flaws);
   try {
-    return await context.transact((transaction) => edit(transaction, context, request));
+    return await context.transact((transaction) => edit(transaction, context, caller, request));
   } catch (error) {
     // Another request took the name or a MAC between the check and the update.
     const taken = violatedConstraint(error) ?? "";
@@ -122,7 +123,13 @@ function selectionFlaws({ nodes, revisions }: UpdateNodesRequest): Refusal[] {
   return [];
 }
 
-async function edit({ tx }: Transaction, context: EngineContext, request: UpdateNodesRequest): Promise<UpdatedNodes> {
+async function edit(
+  transaction: Transaction,
+  context: EngineContext,
+  caller: Caller,
+  request: UpdateNodesRequest,
+): Promise<UpdatedNodes> {
+  const { tx } = transaction;
   const { revisions, dryRun, acceptance, patch } = request;
   const { name, macs, sharedController } = patch;
   const isUnique = name !== undefined || macs != null;
@@ -172,7 +179,24 @@ async function edit({ tx }: Transaction, context: EngineContext, request: Update
   if (dryRun) return { isStored: false, results, refusals: [] };
   await storeNodeEdits(tx, context.keyring, [...edits.values()]);
   await storeControllers(tx, accepted);
+  noteEdits(transaction, caller, nodes, [...edits.values()]);
   return { isStored: true, results, refusals: [] };
+}
+
+function noteEdits(
+  transaction: Transaction,
+  caller: Caller,
+  nodes: ReadonlyMap<string, NodeRow>,
+  edits: readonly NodeEdit[],
+): void {
+  const edited = edits.flatMap(({ nodeId, change, secrets }) => {
+    const node = nodes.get(nodeId);
+    return node ? [{ node, after: { ...node, ...change, ...(secrets && { secrets }) } }] : [];
+  });
+  transaction.audit(caller, {
+    targets: edited.map(({ node }) => node.name),
+    edits: edited.slice(0, EDITS_MAX).flatMap(({ node, after }) => editOf(node.name, node, after, ["secrets"])),
+  });
 }
 
 /** The selected nodes. A node of `revisions` that does not exist is refused alone, like one that has changed. */

@@ -188,6 +188,7 @@ export async function steerWaves(context: EngineContext, caller: Caller, request
         forecast: await forecastWaves(transaction.tx, operation, request.action),
       };
     await STEER[request.action](transaction, context, { caller, request, operation });
+    transaction.audit(caller, { operationId: id });
     return { operationId: id, refusals: [] };
   });
 }

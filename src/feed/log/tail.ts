@@ -13,6 +13,10 @@ import { nodeFacts } from "../../store/nodes/node-facts.ts";
 import type { NodeFacts } from "../../store/nodes/node-facts.ts";
 import { newestCursor, transitionsAfter } from "../../store/log/transitions.ts";
 import type { LogCursor, TransitionRow } from "../../store/log/transitions.ts";
+import { auditAfter, newestAudit, numberAudit } from "../../store/log/audit.ts";
+import type { AuditRow } from "../../store/log/audit.ts";
+import { createNumberedTail } from "./numbered-tail.ts";
+import type { NumberedTail } from "./numbered-tail.ts";
 import { createChangeTail } from "./change-tail.ts";
 import type { ChangeTail } from "./change-tail.ts";
 import { createFacts } from "../facts.ts";
@@ -22,6 +26,8 @@ import { createSnapshots } from "./snapshots.ts";
 import type { Snapshots } from "./snapshots.ts";
 import { createTurns } from "./turns.ts";
 import type { Turns } from "./turns.ts";
+
+export type AuditTail = Pick<NumberedTail<AuditRow>, "live" | "recent" | "numberAll">;
 
 export interface Tail extends AsyncDisposable {
   /** Position of the newest transition that this process has seen. */
@@ -38,6 +44,8 @@ export interface Tail extends AsyncDisposable {
   readonly snapshot: Snapshots;
   /** The tail of the log of changes. */
   readonly changes: ChangeTail;
+  /** The tail of the audit. */
+  readonly audit: AuditTail;
   /** Turns of the streams that catch up. */
   readonly turns: Turns;
   /** Calls `listener` when the head has advanced and when the tail ends. */
@@ -71,21 +79,30 @@ export async function createTail(parts: TailParts): Promise<Tail> {
     await newestCursor(database.reader),
   );
   const changes = createChangeTail({ database, log });
+  const audit = createNumberedTail<AuditRow>({
+    number: (limit) => numberAudit(database.reader, limit),
+    newest: () => newestAudit(database.reader),
+    rowsAfter: (after, limit) => auditAfter(database.reader, { after, limit }),
+    log,
+  });
   const facts = createFacts((ids) => nodeFacts(database.reader, ids));
   const look = () => {
     if (reader.isClosed) return;
     writeListeners.notify();
     reader.readNew();
     changes.look();
+    audit.look();
   };
   const unsubscribe = notifier.subscribe(look);
   const poll = setInterval(() => {
     look();
     changes.poll();
+    audit.poll();
   }, POLL_MS);
   const close = () => {
     reader.close();
     changes.close();
+    audit.close();
     writeListeners.notifyAtOnce();
   };
   return {
@@ -102,6 +119,7 @@ export async function createTail(parts: TailParts): Promise<Tail> {
     facts: (rows) => facts(rows, reader.newest.position),
     snapshot: createSnapshots(database),
     changes,
+    audit,
     turns: createTurns({ isBusy: () => database.isWriting() }),
     onAdvance: (listener) => reader.advanceListeners.add(listener),
     onWrite: (listener) => writeListeners.add(listener),
@@ -111,7 +129,7 @@ export async function createTail(parts: TailParts): Promise<Tail> {
       unsubscribe();
       clearInterval(poll);
       close();
-      await Promise.all([reader.settled(), changes.settled()]);
+      await Promise.all([reader.settled(), changes.settled(), audit.settled()]);
     },
   };
 }

@@ -4,6 +4,8 @@
  */
 import { GraphQLError } from "graphql";
 import { cursorOf, readCursor } from "../../store/postgres/pagination.ts";
+import { auditCursor } from "../../store/log/audit.ts";
+import type { AuditCursor } from "../../store/log/audit.ts";
 import { changeCursor } from "../../store/log/changes.ts";
 import type { ChangeCursor } from "../../store/log/changes.ts";
 import type { LogCursor } from "../../store/log/transitions.ts";
@@ -206,6 +208,16 @@ export function changeCursorOf(cursor: string | null | undefined): ChangeCursor 
         `${JSON.stringify(cursor)} is a cursor of transitions; use one that a stream of changes returned, or \`asOf\` of a list.`,
       )
     : notOfStream(cursor);
+}
+
+const AUDIT_CURSOR = new RegExp(`^a${CURSOR}$`);
+
+/** Reads a cursor of the audit. */
+export function auditCursorOf(cursor: string | null | undefined): AuditCursor | undefined {
+  if (cursor == null) return undefined;
+  const [, position, at] = AUDIT_CURSOR.exec(cursor) ?? [];
+  if (position !== undefined) return auditCursor(cursorFrom(position, at));
+  throw badInput(`${JSON.stringify(cursor)} is not a cursor of the audit; use one that it returned.`);
 }
 
 /** The position of a cursor of the log of transitions. */

@@ -4,9 +4,11 @@ import type { Actor } from "../../access/access.ts";
 import type { Authenticator } from "../../access/authenticator.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import type { Engine } from "../../engine/engine.ts";
+import type { AuditRecord } from "../../engine/audit/audit-row.ts";
 import type { Caller } from "../../engine/transaction.ts";
 import type { Tail } from "../../feed/log/tail.ts";
 import type { Awaitable } from "../../runtime/awaitable.ts";
+import type { AuditTransport } from "../../store/log/audit-records.ts";
 import type { Database } from "../../store/postgres/database.ts";
 import { createLoaders } from "./loaders.ts";
 import type { BroughtRows, Loaders } from "./loaders.ts";
@@ -30,16 +32,14 @@ export type BroughtRow = <Kind extends keyof BroughtRows>(
   row: BroughtRows[Kind],
 ) => Awaitable<BroughtRows[Kind]>;
 
-export interface Context {
+export interface Context extends RequestFacts {
   readonly services: Services;
-  readonly actor: Actor;
-  readonly requestId: string;
-  /** Whether the caller wants the cost of the request in the response. */
-  readonly showsCost: boolean;
   readonly load: Loaders;
   readonly brought: BroughtRow;
   /** Absent: the payloads of a mutation are not read at one moment. */
   readonly payloads?: PayloadMoments;
+  /** The row of a mutation in the audit. */
+  readonly record?: AuditRecord;
 }
 
 /** Moments of the payloads of a mutation, whose root fields are executed one after another. */
@@ -53,7 +53,13 @@ export interface PayloadMoments {
 export interface RequestFacts {
   readonly actor: Actor;
   readonly requestId: string;
+  /** Whether the caller wants the cost of the request in the response. */
   readonly showsCost: boolean;
+  /** Address of the sender. */
+  readonly address: string;
+  readonly transport: AuditTransport;
+  /** Hash of the document, if it is a registered one. */
+  readonly document?: string;
 }
 
 export function createContext(services: Services, request: RequestFacts): Context {
@@ -65,6 +71,6 @@ export function createContext(services: Services, request: RequestFacts): Contex
   };
 }
 
-export function callerOf({ actor }: Context): Caller {
-  return { actor: actor.subject, project: actor.project, scope: actor.scope };
+export function callerOf({ actor, record }: Context): Caller {
+  return { actor: actor.subject, project: actor.project, scope: actor.scope, ...(record && { record }) };
 }

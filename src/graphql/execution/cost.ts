@@ -57,6 +57,7 @@ const LIST_SIZE = 5;
 /** Exceptions. */
 const LIST_SIZES: Readonly<Record<string, number>> = {
   "AttentionGroup.nodes": 100,
+  "AuditEntry.edits": 1,
   "Node.actions": 27,
   "Node.verbs": 15,
   "Node.labels": 20,
@@ -127,6 +128,9 @@ const VALUE_COSTS: Readonly<Record<string, number>> = {
   "Label.key": 0.03,
   "Label.value": 0.03,
   "LogLine.text": 0.09,
+  "AuditEdit.before": 1,
+  "AuditEdit.after": 1,
+  "AuditEntry.targets": 1,
   "AttentionSuggestion.input": 1,
   "AttentionSuggestion.inputForAll": 1,
   "BiosAttribute.value": 0.04,

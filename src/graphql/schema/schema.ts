@@ -12,7 +12,7 @@ import {
   printSchema,
   specifiedDirectives,
 } from "graphql";
-import type { GraphQLObjectType, GraphQLSchema } from "graphql";
+import type { GraphQLObjectType, GraphQLResolveInfo, GraphQLSchema } from "graphql";
 import { isRejection, lackOf } from "../../access/access.ts";
 import type { Actor } from "../../access/access.ts";
 import type { Scope } from "../../lifecycle/scopes.ts";
@@ -20,12 +20,14 @@ import type { AnyDriver } from "../../drivers/interfaces.ts";
 import { builder } from "../base/builder.ts";
 import { badInput } from "../base/connection.ts";
 import type { Context } from "../base/context.ts";
+import { audited, denied } from "./audited.ts";
 import { withDriverSettings } from "./fleet/driver-settings.ts";
 import { separatePayloads } from "../execution/query-snapshot.ts";
 import { limitResults } from "./work/results-limit.ts";
 import { fetchable, withFetchable } from "./resource.ts";
 import { unstorable } from "../base/storable.ts";
 import "./access/accounts.ts";
+import "./access/audit.ts";
 import "./access/documents.ts";
 import "./access/roles.ts";
 import "./fleet/attention.ts";
@@ -109,20 +111,28 @@ function guard(type: GraphQLObjectType, isMutation: boolean): void {
     const first = field.subscribe ? "subscribe" : "resolve";
     const inner = field[first];
     if (!inner) continue;
-    const require = (actor: Actor) => {
+    const denialOf = (actor: Actor) => {
       const lack = scope === null ? null : lackOf(`${type.name}.${field.name}`, scope, actor);
-      if (lack !== null) throw new GraphQLError(lack, { extensions: { code: "FORBIDDEN" } });
+      return lack === null ? null : new GraphQLError(lack, { extensions: { code: "FORBIDDEN" } });
+    };
+    const mutate = async (
+      source: unknown,
+      args: object,
+      context: Context,
+      info: GraphQLResolveInfo,
+    ): Promise<unknown> => {
+      const actor = await context.services.access.confirm(context.actor);
+      if (isRejection(actor)) throw new GraphQLError(actor.message, { extensions: { code: "UNAUTHENTICATED" } });
+      const denial = denialOf(actor);
+      if (denial) throw denial;
+      return inner(source, args, { ...context, actor }, info);
     };
     field[first] = isMutation
-      ? async (source, args, context: Context, info) => {
-          const actor = await context.services.access.confirm(context.actor);
-          if (isRejection(actor)) throw new GraphQLError(actor.message, { extensions: { code: "UNAUTHENTICATED" } });
-          require(actor);
-          return inner(source, args, { ...context, actor }, info);
-        }
+      ? (source, args: Readonly<Record<string, unknown>>, context: Context, info) =>
+          audited(context, args, info, (own) => mutate(source, args, own, info))
       : (source, args, context: Context, info) => {
-          require(context.actor);
-          return inner(source, args, context, info);
+          const denial = denialOf(context.actor);
+          return denial ? denied(context, info, denial) : inner(source, args, context, info);
         };
   }
 }

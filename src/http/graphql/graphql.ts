@@ -97,7 +97,13 @@ export function createGraphql(options: GraphqlOptions): Graphql {
     if (body === null) return refuseBody(request, response, tooLarge(bodyBytesMax));
     const { params, flaw } = request.method === "POST" ? paramsOfBody(body) : paramsOfUrl(request);
     if (flaw !== undefined) return refuse(request, response, badRequest(400, flaw));
-    const context = createContext(services, { actor, requestId, showsCost: showsCost(request) });
+    const context = createContext(services, {
+      actor,
+      requestId,
+      showsCost: showsCost(request),
+      address: logins.addressOf(request),
+      transport: acceptsEvents(request) ? "SSE" : "HTTP",
+    });
     await yoga(request, response, { context, params });
   }
 
@@ -199,6 +205,10 @@ function tooLarge(bytesMax: number): ReturnType<typeof graphqlError> {
 
 /** Yoga would cache syntax errors with their documents, however long. */
 const NO_CACHE = { get: () => undefined, set: () => {} };
+
+function acceptsEvents({ headers }: IncomingMessage): boolean {
+  return (headers.accept ?? "").includes("text/event-stream");
+}
 
 /** Whether a browser opens the page. A `query` in the URL is for the page then. */
 function wantsPage(request: IncomingMessage): boolean {

@@ -10,6 +10,8 @@ import type { Senders } from "./senders.ts";
 export interface Logins {
   /** Whether callers need no credential. */
   readonly isOpen: boolean;
+  /** Address of the sender of a request. */
+  addressOf(request: IncomingMessage): string;
   /** The caller of a request; a failure is noted. `authorization`: in place of the header, that of a connection. */
   identify(request: IncomingMessage, authorization?: string): Promise<Actor | Rejection>;
 }
@@ -21,13 +23,14 @@ export function createLogins(
 ): Logins {
   return {
     isOpen: authenticator.isOpen,
+    addressOf: senders.addressOf,
     async identify(request, authorization = request.headers.authorization) {
       const found = await authenticator.identify({
         authorization,
         address: senders.addressOf(request),
         isAmbiguous: hasTwoCredentials(request),
       });
-      if (isRejection(found)) noteFailure(request, authorization);
+      if (isRejection(found)) noteFailure(request, authorization, { ...found, ...rejectionStatus(found) });
       return found;
     },
   };

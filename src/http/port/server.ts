@@ -74,7 +74,12 @@ const TAKE_MS = 30_000;
 
 export async function startServer(given: ServerOptions): Promise<RunningServer> {
   const senders = createSenders(given.proxies ?? []);
-  const failedLogins = createFailedLogins(senders, given.log, given.observer);
+  const failedLogins = createFailedLogins({
+    senders,
+    log: given.log,
+    observer: given.observer,
+    noteAudit: given.services.engine.noteAudit,
+  });
   const logins = createLogins(given.authenticator, senders, failedLogins.note);
   const options = { ...given, logins };
   const { services, log } = options;

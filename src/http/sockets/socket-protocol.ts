@@ -112,7 +112,14 @@ export function createProtocol(parts: ProtocolParts, clients: Set<Client>) {
       return [
         refusal(`A socket has at most ${OPERATIONS_MAX} operations; end one, or open another socket.`, "CAPACITY"),
       ];
-    const facts = { actor, requestId: randomUUID(), showsCost: showsCost(client.extra.request) };
+    const { request } = client.extra;
+    const facts: RequestFacts = {
+      actor,
+      requestId: randomUUID(),
+      showsCost: showsCost(request),
+      address: parts.logins.addressOf(request),
+      transport: "WEBSOCKET",
+    };
     return prepare(parts, payload, { facts, state: client.extra, id });
   };
   return makeServer<Record<string, unknown>, SocketState>({

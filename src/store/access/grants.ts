@@ -52,14 +52,15 @@ export async function deleteRoleRow(tx: Tx, name: string): Promise<void> {
   await tx.delete(roles).where(eq(roles.name, name));
 }
 
-/** Replaces the grants of a principal. */
+/** Replaces the grants of a principal, and returns those that it had. */
 export async function replaceGrants(
   tx: Tx,
   principal: string,
   next: readonly Pick<GrantRow, "role" | "expiresAt" | "grantedBy">[],
-): Promise<void> {
-  await tx.delete(grants).where(eq(grants.principal, principal));
+): Promise<GrantRow[]> {
+  const before = await tx.delete(grants).where(eq(grants.principal, principal)).returning();
   if (next.length > 0) await tx.insert(grants).values(next.map((one) => ({ principal, ...one })));
+  return before;
 }
 
 /** How many grants of ADMIN do not expire; those of disabled accounts do not count. */

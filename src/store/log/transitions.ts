@@ -10,7 +10,7 @@ import { countsBelow, instantText, numberedClauses, pageOf, pagesBelow } from ".
 import type { NumberedRequest, Page } from "../postgres/pagination.ts";
 import { containsText } from "../postgres/text-pattern.ts";
 import { feedPosition, operations, transitions } from "../tables.ts";
-import type { changePosition, changes } from "../tables.ts";
+import type { audit, auditPosition, changePosition, changes } from "../tables.ts";
 
 export type TransitionRow = typeof transitions.$inferSelect;
 
@@ -57,8 +57,8 @@ export const BEFORE_FIRST: LogCursor = { position: 0, at: null };
 
 /** The tables of a log: its rows, and the one row with the position of the newest. */
 export interface LogTables {
-  readonly head: typeof feedPosition | typeof changePosition;
-  readonly rows: typeof transitions | typeof changes;
+  readonly head: typeof feedPosition | typeof changePosition | typeof auditPosition;
+  readonly rows: typeof transitions | typeof changes | typeof audit;
 }
 
 const TRANSITION_LOG: LogTables = { head: feedPosition, rows: transitions };

@@ -195,6 +195,6 @@ export function maskedVariables(variables: JsonObject, declared: ReadonlySet<str
 export const MASK = "***";
 
 /** A variable that is encrypted is secret, also if no driver declares it any more. */
-function namesOfSecrets(variables: JsonObject, declared: ReadonlySet<string>): Set<string> {
+export function namesOfSecrets(variables: JsonObject, declared: ReadonlySet<string>): Set<string> {
   return new Set(Object.keys(variables).filter((name) => declared.has(name) || keyIdOf(variables[name]) !== null));
 }

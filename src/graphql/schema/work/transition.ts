@@ -3,7 +3,7 @@ import { GraphQLError } from "graphql";
 import type { Reader } from "../../../store/postgres/database.ts";
 import { checkCursor, countTransitions, cursorBefore, transitionsPage } from "../../../store/log/transitions.ts";
 import type { Page } from "../../../store/postgres/pagination.ts";
-import type { LogCursor, TransitionFilter, TransitionRow } from "../../../store/log/transitions.ts";
+import type { LogCursor, LogTables, TransitionFilter, TransitionRow } from "../../../store/log/transitions.ts";
 import { nodeCondition } from "../../../store/nodes/node-filter.ts";
 import { builder, givenMembers, needs } from "../../base/builder.ts";
 import {
@@ -114,12 +114,12 @@ export async function transitionsOf(reader: Reader, filter: TransitionFilter | u
 }
 
 /** Throws CURSOR_EXPIRED, like a stream, unless everything after the cursor still exists. */
-async function requireKept(reader: Reader, cursor: LogCursor): Promise<void> {
-  const { isValid, earliest } = await checkCursor(reader, cursor);
+export async function requireKept(reader: Reader, cursor: LogCursor, log?: LogTables): Promise<void> {
+  const { isValid, earliest } = await checkCursor(reader, cursor, log);
   if (isValid) return;
   throw expired(
     `The log after cursor ${logCursorText(cursor)} is no longer kept, or the cursor is not from this log.`,
-    earliest,
+    { ...cursor, ...earliest },
   );
 }
 

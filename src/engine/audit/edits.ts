@@ -1,0 +1,70 @@
+/** What an edit changes, as the audit records it: only the values that differ, and no secrets. Pure. */
+import { isSameJson } from "../../runtime/canonical-json.ts";
+import { isRecord } from "../../runtime/json-values.ts";
+import type { AuditEdit } from "../../store/log/audit-records.ts";
+import type { JsonObject, StoredJson } from "../../store/records.ts";
+import { MASK } from "../../store/secrets/secrets.ts";
+
+/** As many edits as a row records, and one more, so that it shows that it lacks some. */
+export const EDITS_MAX = 101;
+/** Longer values are recorded as their length. */
+const VALUE_LENGTH_MAX = 1_000;
+
+/**
+ * The difference of an object before and after an edit; none if there is no difference. Null: there was no object, or
+ * is none any more. `secret`: names of members whose values are masked, wherever they are.
+ */
+export function editOf(
+  target: string,
+  before: object | null,
+  after: object | null,
+  secret: Iterable<string> = [],
+): AuditEdit[] {
+  const names = new Set(secret);
+  const [was, is] = differingMembers([plain(before), plain(after)], names);
+  if (before !== null && after !== null && Object.keys({ ...was, ...is }).length === 0) return [];
+  return [{ target, before: before && was, after: after && is }];
+}
+
+/** As JSON has it: dates are texts. */
+function plain(object: object | null): JsonObject {
+  return JSON.parse(JSON.stringify(object ?? {})) as JsonObject;
+}
+
+function differingMembers(
+  [before, after]: readonly [JsonObject, JsonObject],
+  secret: ReadonlySet<string>,
+): readonly [JsonObject, JsonObject] {
+  const [was, is]: [Record<string, StoredJson>, Record<string, StoredJson>] = [{}, {}];
+  for (const name of new Set([...Object.keys(before), ...Object.keys(after)])) {
+    const [one, other] = [before[name], after[name]];
+    if (isSameJson(one, other)) continue;
+    const [inner, innerAfter] =
+      isJsonObject(one) && isJsonObject(other) && !secret.has(name) ? differingMembers([one, other], secret) : [];
+    if (one !== undefined) was[name] = inner ?? shown(name, one, secret);
+    if (other !== undefined) is[name] = innerAfter ?? shown(name, other, secret);
+  }
+  return [was, is];
+}
+
+function shown(name: string, value: StoredJson, secret: ReadonlySet<string>): StoredJson {
+  const masked = secret.has(name) ? MASK : withoutSecrets(value, secret);
+  const { length } = JSON.stringify(masked);
+  return length > VALUE_LENGTH_MAX ? `(${length} characters)` : masked;
+}
+
+function withoutSecrets(value: StoredJson, secret: ReadonlySet<string>): StoredJson {
+  if (isList(value)) return value.map((one) => withoutSecrets(one, secret));
+  if (!isJsonObject(value)) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([name, one]) => [name, secret.has(name) ? MASK : withoutSecrets(one, secret)]),
+  );
+}
+
+function isJsonObject(value: StoredJson | undefined): value is JsonObject {
+  return isRecord(value);
+}
+
+function isList(value: StoredJson): value is readonly StoredJson[] {
+  return Array.isArray(value);
+}

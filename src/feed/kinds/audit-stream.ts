@@ -1,0 +1,81 @@
+/** The stream of the audit: from a cursor or from now on, without a gap and without a repetition (stream.ts). */
+import type { Awaitable } from "../../runtime/awaitable.ts";
+import { AUDIT_LOG, auditAfter, auditCursor, newestAudit } from "../../store/log/audit.ts";
+import type { AuditCursor, AuditFilter, AuditRow } from "../../store/log/audit.ts";
+import type { Database } from "../../store/postgres/database.ts";
+import { BEFORE_FIRST, checkCursor, cursorAt } from "../../store/log/transitions.ts";
+import { BATCH, streamOf } from "../stream.ts";
+import type { Bookmark, LogPage, Reset, Source } from "../stream.ts";
+import type { Tail } from "../log/tail.ts";
+
+interface EntryItem {
+  readonly kind: "entry";
+  readonly cursor: AuditCursor;
+  readonly row: AuditRow;
+}
+
+export type AuditStreamItem = EntryItem | Bookmark<AuditCursor> | Reset<AuditCursor>;
+
+export interface AuditStreamRequest {
+  readonly filter?: AuditFilter | undefined;
+  /** Cursor of the last item received; absent: from now on. */
+  readonly after?: AuditCursor | undefined;
+}
+
+/** Positions that one statement of a filtered stream reads, which bounds its duration. */
+const WINDOW = 10_000;
+
+export function auditStream(
+  { database: { reader }, tail }: { readonly database: Database; readonly tail: Tail },
+  { filter, after }: AuditStreamRequest,
+): AsyncIterableIterator<AuditStreamItem> {
+  const { live, recent, numberAll } = tail.audit;
+
+  async function readTable({ position }: AuditCursor, newest: number): Promise<LogPage<EntryItem, AuditCursor> | null> {
+    const until = filter ? Math.min(newest, position + WINDOW) : newest;
+    const rows = await auditAfter(reader, { after: position, until, limit: BATCH, ...(filter && { filter }) });
+    // As in node-stream.ts: a row directly after the cursor proves that none is missing.
+    if (rows[0]?.position !== position + 1) {
+      const { earliest } = await checkCursor(reader, BEFORE_FIRST, AUDIT_LOG);
+      if (earliest.position > position) return null;
+    }
+    const last = rows.at(-1);
+    const isAtLast = last !== undefined && (rows.length === BATCH || last.position === until);
+    return {
+      items: rows.map(entryItem),
+      cursor: auditCursor(isAtLast ? last : await cursorAt(reader, until, AUDIT_LOG)),
+    };
+  }
+
+  const source: Source<never, EntryItem, AuditCursor> = {
+    beforeFirst: auditCursor(BEFORE_FIRST),
+    get head() {
+      return live.position;
+    },
+    onAdvance: live.onAdvance,
+    isRecent: (position) => recent(position, 1) !== null,
+    async newest() {
+      await numberAll();
+      return newestAudit(reader);
+    },
+    async check(cursor) {
+      await numberAll();
+      const checked = await checkCursor(reader, cursor, AUDIT_LOG);
+      return { ...checked, earliest: auditCursor(checked.earliest) };
+    },
+    read(from, newest): Awaitable<LogPage<EntryItem, AuditCursor> | null> {
+      const rows = filter || newest > live.position ? null : recent(from.position, BATCH);
+      if (!rows) return readTable(from, newest);
+      return { items: rows.map(entryItem), cursor: auditCursor(rows.at(-1) ?? from) };
+    },
+    claim() {
+      throw new Error("The audit has no snapshot.");
+    },
+    snapshotItem: (row) => row,
+  };
+  return streamOf(tail, source, { after, snapshot: false });
+}
+
+function entryItem(row: AuditRow): EntryItem {
+  return { kind: "entry", cursor: auditCursor(row), row };
+}

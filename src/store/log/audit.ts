@@ -1,0 +1,142 @@
+/**
+ * The audit: one row for each mutation, denial, failed login, start and command. A row is written in the transaction of
+ * its effect. Once that has committed, any replica numbers the row, as it does for changes (changes.ts).
+ */
+import { and, asc, eq, gt, inArray, isNotNull, lte, sql } from "drizzle-orm";
+import type { SQL } from "drizzle-orm";
+import { inArrayParam, textArray } from "../postgres/array-parameter.ts";
+import type { Reader, Tx } from "../postgres/database.ts";
+import { numberedClauses, pageOf } from "../postgres/pagination.ts";
+import type { NumberedRequest, Page } from "../postgres/pagination.ts";
+import { audit, auditPosition } from "../tables.ts";
+import type { AuditOutcome } from "./audit-records.ts";
+import { positionBefore } from "./log-times.ts";
+import { deleteOldRows, newestCursor } from "./transitions.ts";
+import type { LogCursor, LogTables } from "./transitions.ts";
+
+type StoredRow = typeof audit.$inferSelect;
+
+/** A row that has its position. */
+export type AuditRow = StoredRow & { readonly position: number };
+
+/** A row without its position and time. */
+export type NewAuditRow = Omit<StoredRow, "id" | "position" | "at">;
+
+/** Writes rows, in one statement whose text is constant. */
+export async function insertAuditRows(tx: Tx, rows: readonly NewAuditRow[]): Promise<void> {
+  await tx.execute(sql`
+    insert into audit (subject, display_name, credential, address, transport, request_id, document, action, targets,
+                       target_count, operation_id, outcome, code, reason, change, projects)
+    select subject, "displayName", credential, address, transport, "requestId", document, action, targets,
+           "targetCount", "operationId", outcome, code, reason, change, projects
+    from json_to_recordset(${JSON.stringify(rows)}::text::json) as r(
+      subject text, "displayName" text, credential text, address text, transport text, "requestId" text, document text,
+      action text, targets text[], "targetCount" int, "operationId" uuid, outcome text, code text, reason text,
+      change jsonb, projects text[])`);
+}
+
+/** Numbers up to `limit` rows that have committed, and returns their number. */
+export async function numberAudit(reader: Reader, limit: number): Promise<number> {
+  // Most often there is none, and nothing is locked.
+  const [row] = await reader.execute<{ numbered: number }>(
+    sql`select case when exists (select from audit where position is null) then number_audit(${limit}) else 0 end as numbered`,
+  );
+  return row?.numbered ?? 0;
+}
+
+export const AUDIT_LOG: LogTables = { head: auditPosition, rows: audit };
+
+/** A position in the audit, with the time of the row there. */
+export interface AuditCursor extends LogCursor {
+  /** Distinguishes it from cursors of the other logs. */
+  readonly log: "AUDIT";
+}
+
+export function auditCursor({ position, at }: LogCursor): AuditCursor {
+  return { log: "AUDIT", position, at };
+}
+
+/** Cursor of the newest row. */
+export async function newestAudit(reader: Reader): Promise<AuditCursor> {
+  return auditCursor(await newestCursor(reader, AUDIT_LOG));
+}
+
+/** Which rows are read; absent members: all. */
+export interface AuditFilter {
+  readonly subjects?: readonly string[] | undefined;
+  readonly actions?: readonly string[] | undefined;
+  readonly outcomes?: readonly AuditOutcome[] | undefined;
+  /** One of their targets has this name. */
+  readonly target?: string | undefined;
+  readonly operationId?: string | undefined;
+  readonly requestId?: string | undefined;
+  readonly address?: string | undefined;
+  /** At this time or later. */
+  readonly since?: Date | undefined;
+  /** Before this time. */
+  readonly until?: Date | undefined;
+}
+
+/** Up to `limit` rows after a position, oldest first; up to and including `until`. */
+export async function auditAfter(
+  reader: Reader,
+  range: { readonly after: number; readonly until?: number; readonly limit: number; readonly filter?: AuditFilter },
+): Promise<AuditRow[]> {
+  const { after, until, limit, filter } = range;
+  const rows = await reader
+    .select()
+    .from(audit)
+    .where(
+      and(
+        gt(audit.position, after),
+        until === undefined ? undefined : lte(audit.position, until),
+        filter && condition(filter),
+      ),
+    )
+    .orderBy(asc(audit.position))
+    .limit(limit);
+  return rows.filter(isNumbered);
+}
+
+export async function auditPage(
+  reader: Reader,
+  filter: AuditFilter,
+  request: NumberedRequest,
+): Promise<Page<AuditRow>> {
+  const page = await pageOf(reader, audit, condition(filter), numberedClauses(request, audit.position));
+  return { ...page, rows: page.rows.filter(isNumbered) };
+}
+
+export async function countAudit(reader: Reader, filter: AuditFilter): Promise<number> {
+  return reader.$count(audit, condition(filter));
+}
+
+/** Deletes old rows as `deleteOldRows` does. The database refuses any other deletion. */
+export async function deleteOldAudit(
+  tx: Tx,
+  range: { readonly days: number; readonly limit: number },
+): Promise<number> {
+  await tx.execute(sql`select set_config('ostler.deletes_old_audit', 'on', true)`);
+  return deleteOldRows(tx, range, AUDIT_LOG);
+}
+
+function isNumbered(row: StoredRow): row is AuditRow {
+  return row.position !== null;
+}
+
+function condition(filter: AuditFilter): SQL | undefined {
+  const { subjects, actions, outcomes, target, operationId, requestId, address, since, until } = filter;
+  return and(
+    isNotNull(audit.position),
+    subjects && inArrayParam(audit.subject, subjects),
+    actions && inArrayParam(audit.action, actions),
+    outcomes && inArray(audit.outcome, [...outcomes]),
+    target === undefined ? undefined : sql`${audit.targets} @> ${textArray([target])}::text[]`,
+    operationId === undefined ? undefined : eq(audit.operationId, operationId),
+    requestId === undefined ? undefined : eq(audit.requestId, requestId),
+    address === undefined ? undefined : eq(audit.address, address),
+    // By positions, which have an index.
+    since && sql`${audit.position} > ${positionBefore(since, "audit")}`,
+    until && sql`${audit.position} <= ${positionBefore(until, "audit")}`,
+  );
+}
