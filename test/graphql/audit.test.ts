@@ -132,7 +132,13 @@ test("accounts, a token, a deployment, a refused force and a revocation read as 
       targets: ["recorded"],
       operation: null,
     },
-    { ...byCi, action: "createCluster", outcome: "FORBIDDEN", reason: expect.stringContaining("operator") },
+    {
+      ...byCi,
+      action: "createCluster",
+      outcome: "FORBIDDEN",
+      targets: ["stolen"],
+      reason: expect.stringContaining("operator"),
+    },
     { ...byAdmin, action: "revokeTokens", targets: [id] },
   ]);
   expect(audit.nodes[3]?.requestId).toBe(go.headers.get("x-request-id"));
@@ -148,7 +154,7 @@ test("requests that share a transaction each have their row [R-980]", async () =
   ]);
   const rows = (await entries({ actions: ["manageNodes"] })).slice(-12);
   const found = rows.map(({ targets, requestId, operation }) => [targets[0], requestId, operation?.uuid]);
-  expect(found.toSorted()).toEqual(expected.toSorted());
+  expect(new Set(found)).toEqual(new Set(expected));
 });
 
 test("a refused and a repeated request have rows; a dry run and a query have none [R-981]", async () => {
@@ -170,7 +176,7 @@ test("a refused and a repeated request have rows; a dry run and a query have non
       operation: null,
       reason: expect.stringContaining("once"),
     },
-    { outcome: "REFUSED", errorCode: "BAD_USER_INPUT", action: "createAccount" },
+    { outcome: "REFUSED", errorCode: "BAD_USER_INPUT", action: "createAccount", targets: ["a\uFFFDb"] },
   ]);
 });
 
@@ -370,6 +376,7 @@ describe("texts of requests", () => {
     const isSecret = ({ name }: GraphQLInputField) => /password|userData|variables/i.test(name);
     await everyMutationWith((field) => (isSecret(field) ? CANARY : null));
     const { secret = "" } = await accepted("createToken", { account: "ci" });
+    await mutate("revokeTokens", { tokens: { ids: [secret] } });
     const rows = await storedRows();
     expect(rows).toContain("***");
     expect(rows).not.toContain(CANARY);

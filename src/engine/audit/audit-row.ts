@@ -40,6 +40,8 @@ export interface AuditRecord {
 const TARGETS_MAX = 100;
 const TARGET_LENGTH_MAX = 300;
 const TEXT_LENGTH_MAX = 2_000;
+/** Sent in place of its id, for example. */
+const API_TOKEN = /ost_[0-9A-Za-z]{11,}/g;
 const CHANGE_BYTES_MAX = 16 * 1024;
 
 /** A command in a shell, by the user of the system. */
@@ -101,7 +103,7 @@ function changeOf(edits: readonly AuditEdit[]): AuditChange {
 }
 
 function fit(text: string, length = TEXT_LENGTH_MAX): string {
-  return cutTo(plainText(cutTo(text, length)), length);
+  return cutTo(plainText(cutTo(text, length)).replaceAll(API_TOKEN, "ost_***"), length);
 }
 
 function fitOrNull(text: string | null | undefined): string | null {

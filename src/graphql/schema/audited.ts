@@ -87,9 +87,18 @@ function isDryRun({ input }: Args): boolean {
   return isRecord(input) && input["dryRun"] === true;
 }
 
-/** The nodes or addresses that a request names, for one that was refused before they were looked up. */
+/** Members of inputs that name objects, and those in which such members are. */
+const NAMES = ["names", "ids", "name", "id", "account", "principal", "addresses", "operationId"];
+const HOLDERS = ["nodes", "work", "cluster", "runbook", "image", "images", "tokens"];
+
+/** What a request names, for one that ended before it was looked up. */
 function namedIn({ input }: Args): readonly string[] {
-  const nodes = isRecord(input) ? input["nodes"] : undefined;
-  const named = isRecord(nodes) ? (nodes["names"] ?? nodes["ids"]) : isRecord(input) ? input["addresses"] : undefined;
-  return Array.isArray(named) ? named.map(String) : [];
+  const textsOf = (value: unknown): string[] =>
+    Array.isArray(value) ? value.flatMap(textsOf) : typeof value === "string" ? [value] : [];
+  const namesOf = (value: unknown): string[] => {
+    if (Array.isArray(value)) return value.flatMap(namesOf);
+    if (!isRecord(value)) return [];
+    return [...HOLDERS.flatMap((name) => namesOf(value[name])), ...NAMES.flatMap((name) => textsOf(value[name]))];
+  };
+  return namesOf(input);
 }
