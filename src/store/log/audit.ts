@@ -7,6 +7,7 @@ import type { SQL } from "drizzle-orm";
 import { inArrayParam, textArray } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { numberedClauses, pageOf } from "../postgres/pagination.ts";
+import { runStatement } from "../postgres/statements.ts";
 import type { NumberedRequest, Page } from "../postgres/pagination.ts";
 import { audit, auditPosition } from "../tables.ts";
 import type { AuditOutcome } from "./audit-records.ts";
@@ -22,17 +23,19 @@ export type AuditRow = StoredRow & { readonly position: number };
 /** A row without its position and time. */
 export type NewAuditRow = Omit<StoredRow, "id" | "position" | "at">;
 
+const INSERT = `
+  insert into audit (subject, display_name, credential, address, transport, request_id, document, action, targets,
+                     target_count, operation_id, outcome, code, reason, change, projects)
+  select subject, "displayName", credential, address, transport, "requestId", document, action, targets,
+         "targetCount", "operationId", outcome, code, reason, change, projects
+  from json_to_recordset($1::text::json) as r(
+    subject text, "displayName" text, credential text, address text, transport text, "requestId" text, document text,
+    action text, targets text[], "targetCount" int, "operationId" uuid, outcome text, code text, reason text,
+    change jsonb, projects text[])`;
+
 /** Writes rows, in one statement whose text is constant. */
 export async function insertAuditRows(tx: Tx, rows: readonly NewAuditRow[]): Promise<void> {
-  await tx.execute(sql`
-    insert into audit (subject, display_name, credential, address, transport, request_id, document, action, targets,
-                       target_count, operation_id, outcome, code, reason, change, projects)
-    select subject, "displayName", credential, address, transport, "requestId", document, action, targets,
-           "targetCount", "operationId", outcome, code, reason, change, projects
-    from json_to_recordset(${JSON.stringify(rows)}::text::json) as r(
-      subject text, "displayName" text, credential text, address text, transport text, "requestId" text, document text,
-      action text, targets text[], "targetCount" int, "operationId" uuid, outcome text, code text, reason text,
-      change jsonb, projects text[])`);
+  await runStatement(tx, INSERT, [JSON.stringify(rows)]);
 }
 
 /** Numbers up to `limit` rows that have committed, and returns their number. */
