@@ -30,7 +30,7 @@ export interface Caller {
   readonly project: string;
   /** The scope of the caller; null: it may do nothing. */
   readonly scope: Scope | null;
-  /** The row of the request in the audit; absent: the service acts by itself. */
+  /** The row of the request in the audit; absent for what the service begins. */
   readonly record?: AuditRecord;
 }
 

@@ -886,7 +886,7 @@ export const changePosition = pgTable("change_position", {
 });
 
 /**
- * Who did what, in the transaction of the effect. A row has no position until it has committed; then it gets one, and
+ * The audit: requests and their outcomes, written in the transaction of the effect. A row has no position until it has committed; then it gets one, and
  * never changes again.
  */
 export const audit = pgTable(

@@ -273,7 +273,7 @@ function effects(waves: string): readonly (readonly [mutation: string, input: Va
   ];
 }
 
-/** They have no effect in the database, or share the frame of `abort` and need a machine at work. */
+/** They have no effect in the database, or share the frame of `abort` and need a running step. */
 const WITHOUT = ["readPower", "readNodes", "probeNodes", "withdrawAbort", "releaseHolds"];
 
 /** `tokens` has the time of their last use. */
@@ -440,7 +440,7 @@ describe("rows of the audit", () => {
   test("no statement changes, deletes or truncates rows, also as the role of the service [R-988]", async () => {
     await accepted("createAccount", { name: "kept" });
     await entries();
-    await expect(sql`update audit set subject = 'nobody'`).rejects.toThrow(SENTENCE);
+    await expect(sql`update audit set subject = 'account:other'`).rejects.toThrow(SENTENCE);
     await expect(sql`update audit set position = position + 1000`).rejects.toThrow(SENTENCE);
     await expect(sql`delete from audit`).rejects.toThrow(SENTENCE);
     await expect(sql`truncate audit`).rejects.toThrow(SENTENCE);

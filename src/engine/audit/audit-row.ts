@@ -4,7 +4,7 @@ import type { AuditChange, AuditEdit, AuditOutcome } from "../../store/log/audit
 import type { NewAuditRow } from "../../store/log/audit.ts";
 import { cutTo, plainText } from "../../runtime/text.ts";
 
-/** The facts of a request that are known when it begins. Absent: it has none, or is no request. */
+/** The facts of a request that are known when it begins. A member is absent without a request. */
 export interface AuditedRequest
   extends
     Pick<NewAuditRow, "subject" | "action">,
@@ -13,13 +13,13 @@ export interface AuditedRequest
   readonly reason?: string | undefined;
 }
 
-/** What a request did. */
+/** The effect of a request. */
 export interface AuditedEffect {
   /** Names of what it was done to. */
   readonly targets?: readonly string[] | undefined;
   /** The first one, if there are several. */
   readonly operationId?: string | null | undefined;
-  /** The first ones, at least `EDITS_MAX` if there are so many. */
+  /** The first ones, `EDITS_MAX` of them are enough. */
   readonly edits?: readonly AuditEdit[] | undefined;
 }
 

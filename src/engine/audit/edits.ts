@@ -1,4 +1,4 @@
-/** What an edit changes, as the audit records it: only the values that differ, and no secrets. Pure. */
+/** The changes of an edit, as the audit records them: only the values that differ, and no secrets. Pure. */
 import { isSameJson } from "../../runtime/canonical-json.ts";
 import { isRecord } from "../../runtime/json-values.ts";
 import type { AuditEdit } from "../../store/log/audit-records.ts";

@@ -91,7 +91,7 @@ function isDryRun({ input }: Args): boolean {
 const NAMES = ["names", "ids", "name", "id", "account", "principal", "addresses", "operationId"];
 const HOLDERS = ["nodes", "work", "cluster", "runbook", "image", "images", "tokens"];
 
-/** What a request names, for one that ended before it was looked up. */
+/** The names in a request, for one that ended before it was looked up. */
 function namedIn({ input }: Args): readonly string[] {
   const textsOf = (value: unknown): string[] =>
     Array.isArray(value) ? value.flatMap(textsOf) : typeof value === "string" ? [value] : [];

@@ -19,7 +19,7 @@ export const AUDIT_OUTCOMES = {
 } as const;
 export type AuditOutcome = keyof typeof AUDIT_OUTCOMES;
 
-/** What an edit changed: the values that differ, before and after. Null: there was no object, or is none now. */
+/** The change of one object: the values that differ, before and after. Null: there was no object, or is none now. */
 export interface AuditEdit {
   readonly target: string;
   readonly before: JsonObject | null;
