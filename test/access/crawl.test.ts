@@ -31,7 +31,7 @@ const TABLE: Readonly<Record<Role, string>> = {
     createCluster createRunbook deleteCluster deleteImages deleteNodes deleteRunbook discoverNodes probeNodes
     registerImages registerNodes updateCluster updateImage updateNodes updateRunbook`,
   admin: `
-    accounts grants roles trustedDocuments createAccount createToken deleteRole putRole registerDocuments revokeTokens
+    accounts audit auditEntries grants roles trustedDocuments createAccount createToken deleteRole putRole registerDocuments revokeTokens
     setRoles updateAccount updateSite`,
 };
 
