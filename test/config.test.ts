@@ -453,6 +453,7 @@ describe("each variable", () => {
       [
         ...NEED_A_SERVER,
         "DATABASE_URL",
+        "OSTLER_ADMINS",
         "OSTLER_AGENT_DIR",
         "OSTLER_AUDIT_DAYS",
         "OSTLER_DHCP_LEASES",

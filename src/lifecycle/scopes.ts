@@ -1,6 +1,6 @@
 /**
- * The rights of callers: roles are names for scopes, grants give roles to principals and add up, and the role of a token
- * is a ceiling. Pure decisions over plain data.
+ * The rights of callers: roles are names for scopes, grants give roles to principals and add up, and the role of a
+ * token is a ceiling. Pure decisions over plain data.
  */
 
 /** Scopes of callers. Each includes the ones before it. */

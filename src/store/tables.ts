@@ -886,8 +886,8 @@ export const changePosition = pgTable("change_position", {
 });
 
 /**
- * The audit: requests and their outcomes, written in the transaction of the effect. A row has no position until it has committed; then it gets one, and
- * never changes again.
+ * The audit: requests and their outcomes, written in the transaction of the effect. A row has no position until it has
+ * committed; then it gets one, and never changes again.
  */
 export const audit = pgTable(
   "audit",

@@ -262,6 +262,7 @@ function effects(waves: string): readonly (readonly [mutation: string, input: Va
     ["createToken", { account: "effect" }],
     ["revokeTokens", { tokens: { account: "effect" } }],
     ["deleteRole", { name: "effective" }],
+    ["registerDocuments", { documents: [{ text: "{ service { version } }" }] }],
     ["manageNodes", { ...node("e3"), variables: { join_token: CANARY } }],
     ["stop", { work: { names: ["e3"] } }],
     ["restart", { work: { names: ["e3"] } }],
