@@ -6,6 +6,7 @@
 import { parseArgs } from "node:util";
 import { messageOf } from "../src/errors.ts";
 import { measureAdmission } from "./admission.ts";
+import { measureAuthentication } from "./authentication.ts";
 import { measureBehind } from "./behind.ts";
 import { measureBmcs } from "./bmcs.ts";
 import { measureColdStart } from "./cold-start.ts";
@@ -67,7 +68,7 @@ const FLAGS = {
   subscribers: { type: "string", default: "1,100", help: "latency: numbers of subscribers" },
   transitions: { type: "string", default: "300", help: "latency: number of transitions" },
   tables: { type: "string", default: "1000,100000", help: "lists: nodes in the table" },
-  requests: { type: "string", default: "200", help: "lists, tls: requests per round" },
+  requests: { type: "string", default: "200", help: "auth, lists, tls: requests per round" },
   fanout: { type: "string", default: "1,100,1000,5000", help: "streams, changes: numbers of subscribers" },
   events: { type: "string", default: "40", help: "streams, changes: number of transitions" },
   readers: { type: "string", default: "20", help: "readers: number of streams that catch up" },
@@ -123,6 +124,10 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
     flags: ["tables", "requests", "rounds"],
     measure: (testbed) =>
       measureLists(testbed, { nodes: numbers(flags.tables), rounds, requests: Number(flags.requests) }),
+  },
+  auth: {
+    flags: ["requests"],
+    measure: () => measureAuthentication({ requests: Number(flags.requests) }),
   },
   tls: {
     flags: ["requests", "rounds"],

@@ -13,6 +13,8 @@ import { configForLog } from "./config/config.ts";
 import { isLoopback } from "./config/values.ts";
 import { Authenticator } from "./access/authenticator.ts";
 import { Directory } from "./access/directory.ts";
+import { signInAt } from "./access/issuer-sign-in.ts";
+import { JwtVerifier } from "./access/jwt.ts";
 import { registerDemonstrationFleet } from "./startup/demonstration-fleet.ts";
 import { createPool } from "./drivers/isolation/pool.ts";
 import { findWorkerUser } from "./drivers/isolation/worker-user.ts";
@@ -168,7 +170,14 @@ async function startOnDatabase(
       onFailure: (error) => log.warn({ err: error }, "looking for changes of accounts and roles failed"),
     }),
   );
-  const authenticator = new Authenticator({ directory, token: config.token });
+  const jwts = parts.use(
+    new JwtVerifier({
+      issuers: config.issuers,
+      onFailure: (error, issuer) =>
+        log.warn({ err: error, issuer }, "the keys of an issuer cannot be read; those that are known count for a day"),
+    }),
+  );
+  const authenticator = new Authenticator({ directory, token: config.token, jwts });
   const media = createAgentMedia(config.agentFolder, log);
   const { provisionUrl } = config;
   const working = parts.use(
@@ -183,7 +192,7 @@ async function startOnDatabase(
       provisioning: provisionUrl === null ? null : { url: provisionUrl, mediaFor: media.mediaFor },
       works: config.role !== "api",
       isAlone: config.databaseUrl === null,
-      principals: { admins: config.admins, issuers: [] },
+      principals: { admins: config.admins, issuers: config.issuers.map(({ name }) => name) },
       concurrency: config.concurrency,
       powerSeconds: config.powerSeconds,
       retentionDays: config.retentionDays,
@@ -285,6 +294,7 @@ async function serve(
     tls: config.tls,
     proxies: config.proxies,
     authenticator,
+    signInAt: signInAt(config.issuers),
     origins: config.origins,
     introspection: config.introspection,
     bodyBytesMax: config.bodyKb * 1024,

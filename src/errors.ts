@@ -146,6 +146,8 @@ export const REQUEST_ERRORS = {
   LIMIT_EXCEEDED:
     "The request exceeds a limit: `limit` is its name, `max` the allowed value, and `requested` the requested value if known.",
   UNAUTHENTICATED: "The token is missing, wrong, revoked or expired.",
+  ISSUER_UNAVAILABLE:
+    "The keys of the token's issuer cannot be read at this time. Send the request again later; the token may be valid.",
   RATE_LIMITED: "Too many requests of this address had no valid token. Correct the token, and try again in a second.",
   FORBIDDEN: "The caller is not allowed to send this request.",
   NOT_FOUND: "The object of a stream does not exist.",

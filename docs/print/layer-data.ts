@@ -96,7 +96,9 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
   "src/access": {
     purpose: "Who calls, by which credential, and what the caller may do.",
     layers: ["src/lifecycle", "src/store", "src/runtime"],
-    files: ["src/errors.ts"],
+    files: ["src/config/values.ts", "src/errors.ts"],
+    types: ["src/config/oidc.ts", "src/log.ts"],
+    packages: ["jose", "openid-client"],
     node: true,
   },
   "src/graphql": {
@@ -128,7 +130,7 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
     layers: ["src/graphql", "src/access", "src/runtime"],
     files: ["src/engine/views.ts", "src/config/values.ts", "src/errors.ts", "src/log.ts", "src/observer.ts"],
     types: ["src/engine/engine.ts", "src/store/records.ts"],
-    packages: ["graphql", "graphql-yoga", "graphql-ws", "@graphql-yoga/*", "ws"],
+    packages: ["cookie", "graphql", "graphql-yoga", "graphql-ws", "@graphql-yoga/*", "ws"],
     node: true,
   },
   "src/provisioning": {
@@ -322,6 +324,9 @@ export const PARTS: Readonly<Record<string, PartRule>> = {
 
 /** Packages that only one place imports. */
 export const PACKAGE_HOMES: Readonly<Record<string, string>> = {
+  cookie: "src/http",
   "drizzle-orm": "src/store",
+  jose: "src/access",
+  "openid-client": "src/access",
   postgres: "src/store",
 };

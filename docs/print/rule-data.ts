@@ -1964,6 +1964,44 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-987", rule: "A row has at most 100 targets with the number of all, and at most 16 KiB of edits." },
       { id: "R-988", rule: "Rows of the audit are never changed; only retention deletes them, the oldest first." },
       { id: "R-989", rule: "`auditEntries` has every row once, in commit order, after any cursor." },
+      { id: "R-990", rule: "A JWT acts as `user:<issuer>:<sub>`, with its own roles and those of its groups." },
+      {
+        id: "R-991",
+        rule: "A JWT of another issuer, audience, algorithm or kind, without `sub`, `exp` or `iat`, expired, older than a day or from the future is refused, whatever keys its header names.",
+      },
+      {
+        id: "R-992",
+        rule: "When `revokeTokens` of a subject is answered, JWTs of it that were issued before are refused.",
+      },
+      { id: "R-993", rule: "While an issuer is away its JWTs are accepted, for up to a day." },
+      {
+        id: "R-994",
+        rule: "A service starts while an issuer is away, refuses its JWTs with ISSUER_UNAVAILABLE, and accepts them once it is back.",
+      },
+      {
+        id: "R-995",
+        rule: "Every flaw of the file of OSTLER_OIDC is named at the start; a secret that every user can read is one.",
+      },
+      { id: "R-996", rule: "GraphiQL without a session leads to the sign-in, and back to the same page." },
+      { id: "R-997", rule: "A session that a token was exchanged for has its rights, and ends with it." },
+      {
+        id: "R-998",
+        rule: "The cookie of a session counts only for pages of the service itself, by POST, GET, stream and socket; never for OSTLER_ORIGINS.",
+      },
+      {
+        id: "R-999",
+        rule: "The header decides, then `connection_init`, then the cookie; an invalid credential never gives way to the next.",
+      },
+      {
+        id: "R-1000",
+        rule: "A callback of a sign-in counts once, in the browser that began it, within ten minutes.",
+      },
+      { id: "R-1001", rule: "A sign-in leads to a path of this service and nowhere else." },
+      {
+        id: "R-1002",
+        rule: "A session ends after twelve hours, after one hour without use, and with `revokeTokens`; then it is refused.",
+      },
+      { id: "R-1003", rule: "After a sign-out the cookie is refused on every replica." },
       {
         id: "R-1005",
         rule: "A registered document is sent by `documentId` or `extensions.persistedQuery`, over HTTP, server-sent events and WebSocket.",

@@ -633,7 +633,10 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
       },
       {
         mutation: "revokeTokens",
-        whole: [["NOT_FOUND", "a token or the account does not exist; then none is revoked"]],
+        whole: [
+          ["NOT_FOUND", "a token, the account or the issuer does not exist; then none is revoked"],
+          ["INVALID_INPUT", "the subject is a group, or has another form"],
+        ],
         see: ["access.md"],
       },
       {

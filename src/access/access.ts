@@ -12,14 +12,18 @@ export type CredentialKind =
   | "NONE"
   /** The token of OSTLER_TOKEN. */
   | "CONFIGURED"
-  | "API_TOKEN";
+  | "API_TOKEN"
+  /** A token of an issuer. */
+  | "JWT"
+  /** The cookie of a browser. */
+  | "SESSION";
 
 /** A verified credential, from which what its owner may do follows at any time. */
 export interface Identity {
   readonly kind: CredentialKind;
   /** Names the credential in the audit; not secret. */
   readonly id: string;
-  /** Stable name of the owner: `account:<name>`, `token` or `anonymous`. */
+  /** Stable name of the owner: `user:<issuer>:<subject>`, `account:<name>`, `token` or `anonymous`. */
   readonly subject: string;
   /** Name for people; null: there is none. */
   readonly displayName: string | null;
@@ -31,6 +35,8 @@ export interface Identity {
   readonly expiresAt: Date | null;
   /** The only documents that the credential sends; null: any. */
   readonly documents: readonly BoundDocument[] | null;
+  /** When it was issued; only of a JWT. */
+  readonly issuedAt?: Date;
 }
 
 /** A person or machine that calls the API. */
@@ -52,10 +58,11 @@ export const CONFIGURED: Identity = { ...WITHOUT_ACCOUNT, kind: "CONFIGURED", id
 
 /** The caller with a credential, by these rules. Both that need no account may do everything. */
 export function actorOf(identity: Identity, rules: AccessRules, now: Date): Actor {
-  const { kind, subject, displayName, groups } = identity;
+  const { subject, displayName, groups } = identity;
+  // Subjects of accounts and issuers have a prefix. A session of the configured token has its subject.
   const access: Access =
-    kind === "NONE" || kind === "CONFIGURED"
-      ? { scope: "ADMIN", roles: ["admin"], expiresAt: null }
+    subject === ANONYMOUS.subject || subject === CONFIGURED.subject
+      ? { scope: "ADMIN", roles: ["admin"], expiresAt: identity.expiresAt }
       : accessOf({ ...identity, principals: [subject, ...groups] }, rules, now);
   return { subject, displayName, groups, project: PROJECT, identity, ...access };
 }
@@ -100,12 +107,22 @@ export function lackOfPage(page: string, actor: Actor): string | null {
 /** Why a request has no caller. */
 export interface Rejection {
   /** ENDED: the credential is genuine, but revoked, expired or disabled. */
-  readonly rejected: "MISSING" | "INVALID" | "ENDED" | "AMBIGUOUS" | "TOO_MANY";
+  readonly rejected:
+    | "MISSING"
+    | "INVALID"
+    | "ENDED"
+    | "AMBIGUOUS"
+    | "TOO_MANY"
+    /** The keys of its issuer cannot be read. */
+    | "UNAVAILABLE";
   /** A sentence without the credential. */
   readonly message: string;
   /** The owner of a genuine credential. */
   readonly owner?: Pick<Identity, "id" | "subject" | "displayName">;
 }
+
+/** The credential is not genuine; more is not disclosed. */
+export const INVALID: Rejection = { rejected: "INVALID", message: "Invalid token." };
 
 export function isRejection(found: object): found is Rejection {
   return "rejected" in found;

@@ -1,56 +1,72 @@
 /**
- * Finds the caller of a request: by the configured token, or by an API token. Without a configured token the service
- * listens on loopback only, and a caller without a credential may do everything. A credential that is sent decides: an
- * invalid one is never taken for none.
+ * Finds the caller of a request: by the configured token, an API token, a JWT of an issuer, or the session of a
+ * browser. With neither a configured token nor an issuer the service listens on loopback only, and a caller without a
+ * credential may do everything. A credential that is sent decides: an invalid one is never taken for none.
  */
-import { createHash, timingSafeEqual } from "node:crypto";
+import { hash, timingSafeEqual } from "node:crypto";
 import { LruMap } from "../runtime/lru-map.ts";
 import { createTokenBucket } from "../runtime/token-bucket.ts";
 import type { TokenBucket } from "../runtime/token-bucket.ts";
+import { endSessionRows, insertSession, putSubjectName } from "../store/access/sessions.ts";
+import type { SessionRow } from "../store/access/sessions.ts";
 import type { DocumentRow } from "../store/access/documents.ts";
 import type { KnownToken } from "../store/access/tokens.ts";
-import { ANONYMOUS, CONFIGURED, actorOf, isRejection } from "./access.ts";
+import type { Tx } from "../store/postgres/database.ts";
+import { ANONYMOUS, CONFIGURED, INVALID, actorOf, isRejection } from "./access.ts";
 import type { Actor, Identity, Rejection } from "./access.ts";
+import { isSecretOf, readApiToken } from "../runtime/api-token.ts";
+import type { Person } from "./claims.ts";
 import { AccessWatch } from "./access-watch.ts";
 import type { Present } from "./access-watch.ts";
-import { isSecretOf, readApiToken } from "../runtime/api-token.ts";
 import type { Directory } from "./directory.ts";
+import { JwtVerifier, isJwt } from "./jwt.ts";
+import { SESSION_MS, createSessionSecret, hashOfSession, idOfSession, isIdle } from "./session.ts";
+import type { Session } from "./session.ts";
 
 /** Failed logins a second and address; further ones are not looked up. */
 const FAILURES_MAX = 20;
 /** Addresses with a count of their own. */
 const ADDRESSES_MAX = 10_000;
 
-/** The parts of a request that identify its caller. */
+/** What a request brings to identify its caller. */
 export interface Presented {
   readonly authorization: string | undefined;
+  /** The secret of a session, from the cookie of a browser; it counts without `authorization`. */
+  readonly session?: string | undefined;
   /** Address of the sender. */
   readonly address: string;
   /** Whether it has more than one header `Authorization`. */
   readonly isAmbiguous?: boolean;
 }
 
+/** Records the beginning or the end of a session in the transaction that makes it. */
+export type NoteSession = (tx: Tx, session: Pick<Session, "id" | "subject">) => Promise<void>;
+
 export interface AuthenticatorOptions {
   readonly directory: Directory;
   /** The configured token; null if there is none. */
   readonly token: string | null;
+  /** Verifies JWTs; without issuers by default. */
+  readonly jwts?: JwtVerifier;
 }
 
 export class Authenticator {
   readonly #directory: Directory;
   readonly #token: string | null;
+  readonly #jwts: JwtVerifier;
   readonly #failures = new LruMap<string, TokenBucket>(ADDRESSES_MAX);
   readonly #watch = new AccessWatch((actor) => this.present(actor));
 
-  constructor({ directory, token }: AuthenticatorOptions) {
+  constructor({ directory, token, jwts = new JwtVerifier({ issuers: [] }) }: AuthenticatorOptions) {
     this.#directory = directory;
     this.#token = token;
+    this.#jwts = jwts;
     directory.onChange(() => this.#watch.changed());
   }
 
   /** Whether callers need no credential. */
   get isOpen(): boolean {
-    return this.#token === null;
+    return this.#token === null && !this.#jwts.hasIssuers;
   }
 
   /** The caller of a request. */
@@ -63,6 +79,8 @@ export class Authenticator {
   /** The caller as of rules that are at least as new as this call. */
   async confirm({ identity }: Actor): Promise<Actor | Rejection> {
     await this.#directory.refresh();
+    // A mutation over a socket is a use of the session too.
+    if (identity.kind === "SESSION") this.#directory.noteUse(identity.id);
     return this.#presentOf(identity);
   }
 
@@ -86,13 +104,71 @@ export class Authenticator {
     return this.#directory.refresh();
   }
 
-  async #identityOf({ authorization, address, isAmbiguous = false }: Presented): Promise<Identity | Rejection> {
+  /** Begins a session of a person that an issuer has named, or of the owner of a token, with which it ends. */
+  async begin(owner: Person | Identity, note: NoteSession): Promise<Session> {
+    const credential = "kind" in owner ? owner : null;
+    const { subject, displayName: name, groups } = owner;
+    const secret = createSessionSecret();
+    const id = idOfSession(secret);
+    const latest = credential?.expiresAt?.getTime() ?? Number.POSITIVE_INFINITY;
+    const expiresAt = new Date(Math.min(Date.now() + SESSION_MS, latest));
+    await this.#directory.change(async (tx, version) => {
+      await insertSession(tx, {
+        id,
+        hash: hashOfSession(secret, this.#saltOf(subject)),
+        subject,
+        name,
+        groups: [...groups],
+        tokenId: credential?.kind === "API_TOKEN" ? credential.id : null,
+        expiresAt,
+        version,
+      });
+      if (!credential) await putSubjectName(tx, { subject, name, version });
+      await note(tx, { id, subject });
+    });
+    return { id, secret, subject, expiresAt };
+  }
+
+  /** Ends a session on every replica. */
+  async end({ identity: { id }, subject }: Actor, note: NoteSession): Promise<void> {
+    await this.#directory.change(async (tx, version) => {
+      await endSessionRows(tx, { id }, version);
+      await note(tx, { id, subject });
+    });
+  }
+
+  async #identityOf({
+    authorization,
+    session,
+    address,
+    isAmbiguous = false,
+  }: Presented): Promise<Identity | Rejection> {
     if (isAmbiguous) return { rejected: "AMBIGUOUS", message: "Send one Authorization header, not several." };
+    if (authorization === undefined && session !== undefined) return this.#ofSession(session, address);
     const [isBearer, credential = ""] = /^Bearer(?: (.*))?$/i.exec(authorization ?? "Bearer") ?? [];
-    if (isBearer === undefined) return this.#mayFail(address) ? UNKNOWN : tooMany();
+    if (isBearer === undefined) return this.#failed(address);
     if (credential === "") return this.isOpen ? ANONYMOUS : { rejected: "MISSING", message: "The token is missing." };
+    const known = isJwt(credential) ? this.#jwts.known(credential) : undefined;
+    if (known) return this.#presentJwt(known);
     if (this.#token !== null && isSame(credential, this.#token)) return CONFIGURED;
-    return this.#ofApiToken(credential, address);
+    return isJwt(credential) ? this.#ofJwt(credential, address) : this.#ofApiToken(credential, address);
+  }
+
+  async #ofJwt(text: string, address: string): Promise<Identity | Rejection> {
+    if (this.#bucketOf(address).isEmpty()) return tooMany();
+    const found = await this.#jwts.verify(text);
+    if (!isRejection(found)) return this.#presentJwt(found);
+    return found.rejected === "UNAVAILABLE" || this.#mayFail(address) ? found : tooMany();
+  }
+
+  /** A JWT is refused if the tokens of its subject were revoked since it was issued. */
+  #presentJwt(identity: Identity): Identity | Rejection {
+    const { subject, expiresAt, issuedAt } = identity;
+    const { tokensFrom = null, name = null } = this.#directory.subject(subject) ?? {};
+    if (expiresAt && expiresAt <= new Date()) return ended(`The token expired at ${expiresAt.toISOString()}.`);
+    if (tokensFrom && issuedAt && issuedAt < tokensFrom)
+      return ended(`The tokens of ${subject} were revoked at ${tokensFrom.toISOString()}.`);
+    return identity.displayName === null && name !== null ? { ...identity, displayName: name } : identity;
   }
 
   async #ofApiToken(text: string, address: string): Promise<Identity | Rejection> {
@@ -102,7 +178,7 @@ export class Authenticator {
     // Counts as a failure before it is looked up.
     if (!this.#mayFail(address)) return tooMany();
     const stored = given && !known ? await this.#directory.lookUp(given.id) : undefined;
-    return stored && given && isSecretOf(given.secret, stored.hash) ? this.#used(stored) : UNKNOWN;
+    return stored && given && isSecretOf(given.secret, stored.hash) ? this.#used(stored) : INVALID;
   }
 
   #used(token: KnownToken): Identity | Rejection {
@@ -114,39 +190,88 @@ export class Authenticator {
   #identityOfToken(token: KnownToken): Identity | Rejection {
     const { id, account, accountId, role, expiresAt, revokedAt, documents } = token;
     const owner = { id, subject: `account:${account}`, displayName: this.#directory.displayNameOf(accountId) };
-    const ended = (message: string): Rejection => ({ rejected: "ENDED", message, owner });
-    if (revokedAt) return ended(`The token was revoked at ${revokedAt.toISOString()}.`);
-    if (expiresAt <= new Date()) return expired(expiresAt);
-    if (!this.#directory.isEnabled(accountId)) return ended(`The account ${account} of the token is disabled.`);
+    if (revokedAt) return ended(`The token was revoked at ${revokedAt.toISOString()}.`, owner);
+    if (expiresAt <= new Date()) return ended(`The token expired at ${expiresAt.toISOString()}.`, owner);
+    if (!this.#directory.isEnabled(accountId)) return ended(`The account ${account} of the token is disabled.`, owner);
     return { ...owner, kind: "API_TOKEN", groups: [], ceiling: role, expiresAt, documents };
   }
 
+  async #ofSession(secret: string, address: string): Promise<Identity | Rejection> {
+    const id = idOfSession(secret);
+    const known = this.#directory.session(id);
+    if (!known && this.#bucketOf(address).isEmpty()) return tooMany();
+    let session = known ?? (await this.#directory.lookUpSession(id));
+    if (session?.hash !== hashOfSession(secret, this.#saltOf(session?.subject ?? ""))) return this.#failed(address);
+    // It may have been used at another replica.
+    if (isIdle(session)) session = (await this.#directory.lookUpSession(id)) ?? session;
+    const identity = isIdle(session)
+      ? ended("The session ended because it was not used for an hour.")
+      : this.#identityOfSession(session);
+    if (!isRejection(identity)) this.#directory.noteUse(id);
+    return identity;
+  }
+
+  #identityOfSession({ id, subject, name, groups, tokenId, expiresAt, endedAt }: SessionRow): Identity | Rejection {
+    if (endedAt) return ended(`The session ended at ${endedAt.toISOString()}.`);
+    if (expiresAt <= new Date()) return ended(`The session expired at ${expiresAt.toISOString()}.`);
+    const session = { kind: "SESSION", id, expiresAt } as const;
+    if (tokenId === null) return { ...session, subject, displayName: name, groups, ceiling: null, documents: null };
+    const token = this.#directory.token(tokenId);
+    const owner = token ? this.#identityOfToken(token) : ended("The token of the session has ended.");
+    return isRejection(owner) ? owner : { ...owner, ...session };
+  }
+
+  /** A session of the configured token ends when another one is configured. */
+  #saltOf(subject: string): string {
+    return subject === CONFIGURED.subject ? (this.#token ?? "") : "";
+  }
+
   #presentOf(identity: Identity): Actor | Rejection {
-    const { expiresAt } = identity;
-    if (expiresAt !== null && expiresAt <= new Date()) return expired(expiresAt);
-    if (identity.kind !== "API_TOKEN") return this.#actorOf(identity);
-    const token = this.#directory.token(identity.id);
-    const present = token ? this.#identityOfToken(token) : UNKNOWN;
+    const present = this.#presentIdentity(identity);
     return isRejection(present) ? present : this.#actorOf(present);
+  }
+
+  #presentIdentity(identity: Identity): Identity | Rejection {
+    switch (identity.kind) {
+      case "NONE":
+      case "CONFIGURED":
+        return identity;
+      case "JWT":
+        return this.#presentJwt(identity);
+      case "API_TOKEN": {
+        const token = this.#directory.token(identity.id);
+        return token ? this.#identityOfToken(token) : INVALID;
+      }
+      case "SESSION": {
+        const session = this.#directory.session(identity.id);
+        return session ? this.#identityOfSession(session) : ended("The session has expired.");
+      }
+    }
   }
 
   #actorOf(identity: Identity): Actor {
     return actorOf(identity, this.#directory.rules, new Date());
   }
 
+  #failed(address: string): Rejection {
+    return this.#mayFail(address) ? INVALID : tooMany();
+  }
+
   /** Whether the address may fail once more in this second. */
   #mayFail(address: string): boolean {
+    return this.#bucketOf(address).take();
+  }
+
+  #bucketOf(address: string): TokenBucket {
     const bucket = this.#failures.get(address) ?? createTokenBucket(FAILURES_MAX, FAILURES_MAX);
     this.#failures.set(address, bucket);
-    return bucket.take();
+    return bucket;
   }
 }
 
-function expired(at: Date): Rejection {
-  return { rejected: "ENDED", message: `The token expired at ${at.toISOString()}.` };
+function ended(message: string, owner?: Rejection["owner"]): Rejection {
+  return { rejected: "ENDED", message, ...(owner && { owner }) };
 }
-
-const UNKNOWN: Rejection = { rejected: "INVALID", message: "Invalid token." };
 
 function tooMany(): Rejection {
   return {
@@ -157,6 +282,6 @@ function tooMany(): Rejection {
 
 /** Compares in constant time, so that the duration does not reveal the common prefix. */
 function isSame(a: string, b: string): boolean {
-  const digest = (text: string) => createHash("sha256").update(text).digest();
+  const digest = (text: string) => hash("sha256", text, "buffer");
   return timingSafeEqual(digest(a), digest(b));
 }

@@ -11,10 +11,12 @@ import type { AccountRow } from "../store/access/accounts.ts";
 import { documentsByIds } from "../store/access/documents.ts";
 import type { DocumentRow } from "../store/access/documents.ts";
 import { allGrants, allRoles } from "../store/access/grants.ts";
+import { liveSessions, noteSessionUse, sessionById, sessionsSince, subjectsSince } from "../store/access/sessions.ts";
+import type { SessionRow, SubjectRow } from "../store/access/sessions.ts";
 import { liveTokens, noteTokenUse, tokenById, tokensSince } from "../store/access/tokens.ts";
 import type { KnownToken } from "../store/access/tokens.ts";
-import { readAccessVersion } from "../store/access/version.ts";
-import type { Database, Reader } from "../store/postgres/database.ts";
+import { raiseAccessVersion, readAccessVersion } from "../store/access/version.ts";
+import type { Database, Reader, Tx } from "../store/postgres/database.ts";
 
 /** Interval of looking for changes, in milliseconds. */
 const LOOK_MS = 1_000;
@@ -38,6 +40,8 @@ export class Directory implements Disposable {
   #accounts: ReadonlyMap<string, AccountRow> = new Map();
   #tokens = new Map<string, KnownToken>();
   #documents = new LruMap<string, DocumentRow>(DOCUMENTS_KEPT);
+  #sessions = new Map<string, SessionRow>();
+  #subjects = new Map<string, SubjectRow>();
   #reading: Promise<void> | null = null;
   #next: Promise<void> | null = null;
   #periodic: { stop(): void } | undefined;
@@ -93,9 +97,35 @@ export class Directory implements Disposable {
     return row;
   }
 
-  /** Notes that a token was used. */
+  /** A session that can be used, or was when it was last changed. */
+  session(id: string): SessionRow | undefined {
+    return this.#sessions.get(id);
+  }
+
+  /** The session as of now. */
+  async lookUpSession(id: string): Promise<SessionRow | undefined> {
+    await this.refresh();
+    const found = await sessionById(this.#options.reader, id);
+    if (found && this.#sessions.has(id)) this.#sessions.set(id, found);
+    return found;
+  }
+
+  /** The name of a subject of an issuer, and since when its tokens count; undefined if neither is known. */
+  subject(subject: string): SubjectRow | undefined {
+    return this.#subjects.get(subject);
+  }
+
+  /** Makes a change, which this process knows when it resolves. */
+  async change(make: (tx: Tx, version: number) => Promise<void>): Promise<void> {
+    await this.#options.transaction(async (tx) => make(tx, await raiseAccessVersion(tx)));
+    await this.refresh();
+  }
+
+  /** Notes that a token or a session was used. */
   noteUse(id: string): void {
     this.#used.add(id);
+    const session = this.#sessions.get(id);
+    if (session) this.#sessions.set(id, { ...session, lastUsedAt: new Date() });
   }
 
   /** Calls the listener after each change of the rules; returns a function that ends this. */
@@ -127,11 +157,13 @@ export class Directory implements Disposable {
     const version = await readAccessVersion(reader);
     if (version === this.#version) return;
     const isFirst = this.#version === -1;
-    const [roles, grants, accounts, tokens] = await Promise.all([
+    const [roles, grants, accounts, tokens, sessions, subjects] = await Promise.all([
       allRoles(reader),
       allGrants(reader),
       allAccounts(reader),
       isFirst ? liveTokens(reader) : tokensSince(reader, this.#version),
+      isFirst ? liveSessions(reader) : sessionsSince(reader, this.#version),
+      subjectsSince(reader, this.#version),
     ]);
     this.#rules = {
       scopeOf: new Map(roles.map(({ name, scope }) => [name, scope])),
@@ -141,6 +173,8 @@ export class Directory implements Disposable {
     this.#accounts = new Map(accounts.map((account) => [account.id, account]));
     for (const token of tokens) this.#tokens.set(token.id, token);
     this.#documents = new LruMap(DOCUMENTS_KEPT);
+    for (const session of sessions) this.#sessions.set(session.id, session);
+    for (const subject of subjects) this.#subjects.set(subject.subject, subject);
     this.#version = version;
     for (const listener of this.#listeners) listener();
   }
@@ -148,9 +182,14 @@ export class Directory implements Disposable {
   async #look(): Promise<void> {
     await this.refresh();
     const now = new Date();
-    for (const [id, { expiresAt }] of this.#tokens) if (expiresAt <= now) this.#tokens.delete(id);
+    for (const known of [this.#tokens, this.#sessions])
+      for (const [id, { expiresAt }] of known) if (expiresAt <= now) known.delete(id);
     const used = [...this.#used];
     this.#used.clear();
-    if (used.length > 0) await this.#options.transaction((tx) => noteTokenUse(tx, used));
+    if (used.length === 0) return;
+    await this.#options.transaction(async (tx) => {
+      await noteTokenUse(tx, used);
+      await noteSessionUse(tx, used);
+    });
   }
 }

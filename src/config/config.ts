@@ -4,6 +4,8 @@ import { parseArgs } from "node:util";
 import { messageOf } from "../errors.ts";
 import { LOG_FORMATS, LOG_LEVELS } from "../log.ts";
 import type { LogFormat, LogLevel } from "../log.ts";
+import { issuersOf } from "./oidc.ts";
+import type { IssuerConfig } from "./oidc.ts";
 import { provisioningOf } from "./provisioning.ts";
 import type { ProvisioningConfig } from "./provisioning.ts";
 import {
@@ -60,8 +62,10 @@ export interface Config extends ProvisioningConfig {
   readonly agentFolder: string;
   /** Folder of the stored images. */
   readonly imageFolder: string;
-  /** Bearer token required of callers; null: none, allowed only on loopback. */
+  /** Token of a caller that may do everything; null: none. */
   readonly token: string | null;
+  /** Issuers of JWTs. Without one, and without a token, callers need no credential: only on loopback. */
+  readonly issuers: readonly IssuerConfig[];
   /** Principals that are always administrators. */
   readonly admins: readonly string[];
   readonly log: LogLevel;
@@ -120,11 +124,8 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
     flags.values["token"] ?? environment["OSTLER_TOKEN"],
     flags.values["token-file"] ?? environment["OSTLER_TOKEN_FILE"],
   );
-  if (!isLoopback(host) && token === null) {
-    throw new ConfigError(
-      `OSTLER_HOST is ${host}, which other machines can reach, but neither OSTLER_TOKEN nor OSTLER_TOKEN_FILE is set. Set one of them, or listen on 127.0.0.1.`,
-    );
-  }
+  const issuers = issuersOf(value("OSTLER_OIDC"));
+  requireCredentials(host, token !== null || issuers.length > 0);
   const role = oneOf("OSTLER_ROLE", value("OSTLER_ROLE"), Object.keys(ROLES) as Role[]);
   const databaseUrl = databaseUrlOf("DATABASE_URL", value("DATABASE_URL"));
   if (databaseUrl === null && role !== "all") {
@@ -159,6 +160,7 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
     agentFolder: resolve(value("OSTLER_AGENT_DIR") || join(data, "agent")),
     imageFolder: resolve(value("OSTLER_IMAGE_DIR") || join(data, "images")),
     token,
+    issuers,
     admins: Object.freeze(words(value("OSTLER_ADMINS"))),
     log: oneOf("OSTLER_LOG", value("OSTLER_LOG"), LOG_LEVELS),
     logFormat: oneOf("OSTLER_LOG_FORMAT", value("OSTLER_LOG_FORMAT"), LOG_FORMATS),
@@ -183,6 +185,14 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
     auditDays: wholeNumber("OSTLER_AUDIT_DAYS", value("OSTLER_AUDIT_DAYS"), 0, RETENTION_DAYS_MAX),
     demo: flags.demo,
   });
+}
+
+/** Callers need no credential only on loopback. */
+function requireCredentials(host: string, areRequired: boolean): void {
+  if (areRequired || isLoopback(host)) return;
+  throw new ConfigError(
+    `OSTLER_HOST is ${host}, which other machines can reach, but none of OSTLER_TOKEN, OSTLER_TOKEN_FILE and OSTLER_OIDC is set. Set one of them, or listen on 127.0.0.1.`,
+  );
 }
 
 /** The plugins for `ostler schema` and their folder: its flags, else those that the service would use. */
@@ -211,9 +221,10 @@ export function readPlugins(
 
 /** The configuration for the log, without secrets. */
 export function configForLog(config: Config): Record<string, unknown> {
-  const { token, secretKeys, databaseUrl, listenUrl, ...open } = config;
+  const { token, secretKeys, databaseUrl, listenUrl, issuers, ...open } = config;
   return {
     ...open,
+    issuers: issuers.map(({ name, issuer }) => ({ name, issuer })),
     token: token && "***",
     secretKeys: secretKeys && "***",
     databaseUrl: databaseUrl && urlWithoutSecrets(databaseUrl),

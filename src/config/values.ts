@@ -170,6 +170,11 @@ export function originOf(text: string): string {
   return origin;
 }
 
+/** Whether no third party can read or change the requests to a URL: over TLS, or on this machine. */
+export function isConfidential({ protocol, hostname }: URL): boolean {
+  return protocol === "https:" || isLoopback(hostname.replace(/^\[|\]$/g, ""));
+}
+
 /** Whether an address is reachable from this machine only. */
 export function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(host);

@@ -34,7 +34,7 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
   OSTLER_HOST: {
     flag: "host",
     fallback: "127.0.0.1",
-    help: "address to listen on; an address other than loopback needs OSTLER_TOKEN",
+    help: "address to listen on; an address other than loopback needs OSTLER_TOKEN or OSTLER_OIDC",
   },
   OSTLER_PORT: { flag: "port", fallback: "4000", help: "port; the API is at /graphql; 0 picks a free port" },
   OSTLER_TLS_CERT: {
@@ -157,6 +157,11 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
     flag: "admins",
     fallback: "",
     help: "principals that are always administrators, comma-separated, as account:alice; a way back in if no other grant of admin is left",
+  },
+  OSTLER_OIDC: {
+    flag: "oidc",
+    fallback: "",
+    help: "JSON file with issuers of JWTs, and the client with which people sign in at one of them (docs/sign-in.md); default: none",
   },
   OSTLER_LOG: { flag: "log", fallback: "info", help: `lowest level that is logged: ${LOG_LEVELS.join(", ")}` },
   OSTLER_LOG_FORMAT: {

@@ -3,7 +3,7 @@ import type { Registry } from "../drivers/registry.ts";
 import type { Log } from "../log.ts";
 import { noopObserver } from "../observer.ts";
 import type { Observer } from "../observer.ts";
-import type { Database } from "../store/postgres/database.ts";
+import type { Database, Tx } from "../store/postgres/database.ts";
 import type { Notifier } from "../store/postgres/notifier.ts";
 import type { StoredJson } from "../store/records.ts";
 import type { Keyring } from "../store/secrets/keyring.ts";
@@ -138,6 +138,8 @@ export async function createEngine(options: EngineOptions) {
     /** Writes the row of a request that none of its transactions wrote. */
     writeAudit: (request: AuditedRequest, end: AuditedEnd) =>
       context.transact(({ tx }) => insertAuditRows(tx, [auditRow(request, end)])),
+    /** Writes the row of what a transaction outside of the engine does. */
+    auditIn: (tx: Tx, request: AuditedRequest, end: AuditedEnd) => insertAuditRows(tx, [auditRow(request, end)]),
     /** Notes a row of the audit that no answer waits for. */
     noteAudit: (request: AuditedRequest, end: AuditedEnd) => notedRows.add(auditRow(request, end)),
     /** Reads the power of up to 1,000 nodes now, within half a minute. Busy nodes are refused. */

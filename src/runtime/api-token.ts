@@ -2,7 +2,7 @@
  * API tokens: `ost_`, then 10 characters that name the token, 43 of its secret (256 random bits), and 6 of a checksum,
  * which finds typing errors without a query. All are digits and letters (base 62).
  */
-import { createHash, randomInt, timingSafeEqual } from "node:crypto";
+import { hash, randomInt, timingSafeEqual } from "node:crypto";
 import { crc32 } from "node:zlib";
 
 const DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -33,12 +33,12 @@ export function readApiToken(text: string): { readonly id: string; readonly secr
 }
 
 /** Compares in constant time. */
-export function isSecretOf(secret: string, hash: string): boolean {
-  return timingSafeEqual(Buffer.from(hashOf(secret), "hex"), Buffer.from(hash, "hex"));
+export function isSecretOf(secret: string, stored: string): boolean {
+  return timingSafeEqual(Buffer.from(hashOf(secret), "hex"), Buffer.from(stored, "hex"));
 }
 
 function hashOf(secret: string): string {
-  return createHash("sha256").update(secret).digest("hex");
+  return hash("sha256", secret);
 }
 
 function checksumOf(text: string): string {

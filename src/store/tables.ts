@@ -793,6 +793,46 @@ export const documents = pgTable("documents", {
   registeredBy: text("registered_by").notNull(),
 });
 
+/** Sessions of browsers. The secret itself is in the cookie and not stored. */
+export const sessions = pgTable(
+  "sessions",
+  {
+    /** The beginning of the SHA-256 of the secret. */
+    id: text("id").primaryKey(),
+    /** SHA-256 of the secret, in hexadecimal; with the configured token, if the session began with that. */
+    hash: text("hash").notNull(),
+    subject: text("subject").notNull(),
+    name: text("name"),
+    /** Principals of its groups, as of the sign-in. */
+    groups: text("groups").array().notNull(),
+    /** The token that was exchanged for the session, which ends with it; null: none of an account. */
+    tokenId: text("token_id").references(() => tokens.id),
+    createdAt: at("created_at").notNull().default(now),
+    /** Written at most once a minute. */
+    lastUsedAt: at("last_used_at").notNull().default(now),
+    expiresAt: at("expires_at").notNull(),
+    endedAt: at("ended_at"),
+    /** The access version of its last change. */
+    version: bigint("version", { mode: "number" }).notNull(),
+  },
+  (table) => [index("sessions_subject").on(table.subject), index("sessions_version").on(table.version)],
+);
+
+/** Persons and programs that an issuer knows, once they have signed in or their credentials were revoked. */
+export const subjects = pgTable(
+  "subjects",
+  {
+    subject: text("subject").primaryKey(),
+    /** Name for people, as of the last sign-in. */
+    name: text("name"),
+    /** JWTs that were issued before are refused; null: none are. */
+    tokensFrom: at("tokens_from"),
+    /** The access version of its last change. */
+    version: bigint("version", { mode: "number" }).notNull(),
+  },
+  (table) => [index("subjects_version").on(table.version)],
+);
+
 /** The edges of node-states.ts, from which the database rejects other changes. Filled by migrations. */
 export const lifecycleEdges = pgTable(
   "lifecycle_edges",

@@ -15,5 +15,5 @@ export function authenticatorWith(token: string | null): Authenticator {
 }
 
 export function loginsWith(token: string | null): Logins {
-  return createLogins(authenticatorWith(token), { addressOf: () => "192.0.2.1" }, () => {});
+  return createLogins(authenticatorWith(token), { addressOf: () => "192.0.2.1", isSecure: () => false }, () => {});
 }

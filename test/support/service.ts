@@ -9,7 +9,10 @@ import { expect } from "vitest";
 import { WebSocket } from "ws";
 import { Authenticator } from "../../src/access/authenticator.ts";
 import { Directory } from "../../src/access/directory.ts";
+import { signInAt } from "../../src/access/issuer-sign-in.ts";
+import { JwtVerifier } from "../../src/access/jwt.ts";
 import createFake from "../../plugins/fake/index.ts";
+import type { IssuerConfig } from "../../src/config/oidc.ts";
 import type { TlsFiles } from "../../src/config/values.ts";
 import type { Driver } from "../../src/drivers/driver.ts";
 import { createRegistry } from "../../src/drivers/registry.ts";
@@ -62,6 +65,8 @@ export interface ServiceSetup {
   readonly beside?: Pick<ServiceUnderTest, "test">;
   /** Principals that are always administrators. */
   readonly admins?: readonly string[];
+  /** Issuers of JWTs. */
+  readonly issuers?: readonly IssuerConfig[];
   /** Drivers in addition to `fake`. */
   readonly drivers?: readonly Driver<never>[];
   readonly concurrency?: number;
@@ -188,7 +193,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
       abortGraceMs: ABORT_GRACE_MS,
       abortCleanUpMs: ABORT_CLEAN_UP_MS,
       drainMs: DRAIN_MS,
-      principals: { admins: setup.admins ?? [], issuers: [] },
+      principals: { admins: setup.admins ?? [], issuers: (setup.issuers ?? []).map(({ name }) => name) },
       ...(setup.imageFolder !== undefined && { imageFolder: setup.imageFolder }),
     }),
   );
@@ -203,7 +208,8 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
       onFailure: (error) => log.warn({ err: error }, "directory"),
     }),
   );
-  const authenticator = new Authenticator({ directory, token: setup.token ?? null });
+  const jwts = making.use(new JwtVerifier({ issuers: setup.issuers ?? [] }));
+  const authenticator = new Authenticator({ directory, token: setup.token ?? null, jwts });
   const services = {
     database: asked,
     registry,
@@ -218,6 +224,7 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
     host: "127.0.0.1",
     port: 0,
     authenticator,
+    signInAt: signInAt(setup.issuers ?? []),
     keepAliveMs: setup.keepAliveMs ?? 75_000,
     ...httpOptions(setup),
     schema,

@@ -126,8 +126,12 @@ function wantedFlaws(roles: readonly WantedRole[]): Refusal[] {
 const FORMS = "account:<name>, user:<issuer>:<subject> or group:<issuer>:<group>";
 
 /** The principal as it is stored. */
-async function knownPrincipal(reader: Reader, { principals }: AccessContext, given: string): Promise<string> {
-  const path = ["input", "principal"];
+export async function knownPrincipal(
+  reader: Reader,
+  { principals }: AccessContext,
+  given: string,
+  path: readonly string[] = ["input", "principal"],
+): Promise<string> {
   const account = /^account:(.+)$/s.exec(given)?.[1];
   if (account !== undefined) return `account:${(await knownAccount(reader, account, path)).name}`;
   const issuer = /^(?:user|group):([^:]+):./s.exec(given)?.[1];

@@ -3,6 +3,7 @@ import { invalidInput, RefusalError } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { createApiToken } from "../../runtime/api-token.ts";
 import { rolesByNames } from "../../store/access/grants.ts";
+import { endSessionRows, refuseOlderTokens } from "../../store/access/sessions.ts";
 import { insertToken, revokeTokenRows, tokensByIds } from "../../store/access/tokens.ts";
 import type { TokenRow } from "../../store/access/tokens.ts";
 import type { BoundDocument } from "../../store/records.ts";
@@ -15,7 +16,7 @@ import { changeAccess } from "./change-access.ts";
 import type { AccessContext } from "./change-access.ts";
 import { bindingFlaws } from "./documents.ts";
 import type { VariableFlaws } from "./documents.ts";
-import { unknownRoles } from "./roles.ts";
+import { knownPrincipal, unknownRoles } from "./roles.ts";
 
 const DAYS_MAX = 366;
 const DAYS_DEFAULT = 90;
@@ -69,10 +70,17 @@ export async function createToken(
   return answerEdit<TokenCreated>(create, (refusals) => ({ tokenId: null, secret: null, refusals }));
 }
 
-/** Tokens by their ids, or all of an account. */
-export type TokenChoice = { readonly ids: readonly string[] } | { readonly account: string };
+/** Tokens by their ids, all of an account, or the sessions and JWTs of a subject. */
+export type TokenChoice =
+  | { readonly ids: readonly string[] }
+  | { readonly account: string }
+  | { readonly subject: string };
 
-export type TokensRevoked = { readonly tokenIds: readonly string[]; readonly refusals: readonly Refusal[] };
+export type TokensRevoked = {
+  readonly tokenIds: readonly string[];
+  readonly sessionsEnded: number;
+  readonly refusals: readonly Refusal[];
+};
 
 /** Revokes tokens. A token that was revoked before stays as it is. */
 export async function revokeTokens(
@@ -83,14 +91,29 @@ export async function revokeTokens(
   const revoke = async () =>
     changeAccess(context, async (transaction, version) => {
       const { tx } = transaction;
+      if ("subject" in choice) {
+        const subject = await knownPrincipal(tx, context, choice.subject, ["input", "tokens", "subject"]);
+        if (subject.startsWith("group:")) throw new RefusalError([ofGroup(subject)]);
+        await refuseOlderTokens(tx, { subject, version });
+        const ended = await endSessionRows(tx, { subject }, version);
+        transaction.audit(caller, { targets: [subject] });
+        return { tokenIds: [], sessionsEnded: ended.length, refusals: [] };
+      }
       const which = "ids" in choice ? choice : { accountId: (await knownAccount(tx, choice.account)).id };
       if ("ids" in choice) requireNone(unknownTokens(choice.ids, await tokensByIds(tx, choice.ids)));
       const rows = await revokeTokenRows(tx, which, { revokedBy: caller.actor, version });
       const tokenIds = rows.map(({ id }) => id);
       transaction.audit(caller, { targets: [...("account" in choice ? [choice.account] : []), ...tokenIds] });
-      return { tokenIds, refusals: [] };
+      return { tokenIds, sessionsEnded: 0, refusals: [] };
     });
-  return answerEdit<TokensRevoked>(revoke, (refusals) => ({ tokenIds: [], refusals }));
+  return answerEdit<TokensRevoked>(revoke, (refusals) => ({ tokenIds: [], sessionsEnded: 0, refusals }));
+}
+
+function ofGroup(group: string): Refusal {
+  return invalidInput(
+    `${group} is a group, which has no tokens. Name its members one by one, as user:<issuer>:<subject>, or remove its roles with setRoles.`,
+    ["input", "tokens", "subject"],
+  );
 }
 
 function daysFlaws(days: number): Refusal[] {

@@ -17,6 +17,10 @@ const STYLE = `<style>
     font: 13px sans-serif; color: #eee; background: #444;
   }
   #cost:empty { display: none; }
+  #session {
+    position: fixed; right: 24px; top: 8px; z-index: 1; padding: 2px 8px; border-radius: 4px;
+    font: 13px sans-serif; color: #eee; background: #444;
+  }
 </style>`;
 
 /** Items of a subscription that the page shows, newest first. */
@@ -30,11 +34,24 @@ const ITEMS_SHOWN = 20;
  *   replaces the earlier one.
  * - This asks for the cost of each request, except for the page's own introspection, and shows it beside the answer
  *   instead of in it. A response without a cost, such as a stream, clears it.
+ * - Requests without a token of their own have the rights of the browser's session. When it has ended, the page loads
+ *   again: the service then leads to the sign-in, and back.
  */
 const SCRIPT = `<script>
   {
     const send = window.fetch;
     let authorization = null;
+    let isSignedIn = false;
+
+    async function lookForSession() {
+      const { session } = await (await send("/auth/session")).json();
+      if (session === null && isSignedIn && authorization === null) location.reload();
+      isSignedIn = session !== null;
+      document.querySelector("#session").hidden = !isSignedIn;
+      document.querySelector("#user").textContent = isSignedIn ? session.displayName || session.subject : "";
+    }
+    addEventListener("DOMContentLoaded", lookForSession);
+
     window.fetch = async (address, request = {}) => {
       const headers = new Headers(request.headers);
       authorization = headers.get("authorization") || authorization;
@@ -42,6 +59,7 @@ const SCRIPT = `<script>
       const isOwn = String(request.body).includes('"operationName":"IntrospectionQuery"');
       if (!isOwn) headers.set("x-ostler-cost", "1");
       const response = await send(address, { ...request, headers });
+      if (response.status === 401) lookForSession();
       if (!isOwn) showCost(null);
       const isStream = (response.headers.get("content-type") || "").startsWith("text/event-stream");
       if (!isStream) return isOwn ? response : withoutCost(response);
@@ -89,7 +107,10 @@ const SCRIPT = `<script>
           rest = lines.pop();
           for (const line of lines) output.enqueue(withEarlier(line) + "\\n");
         },
-        flush: (output) => output.enqueue(rest),
+        flush(output) {
+          output.enqueue(rest);
+          lookForSession();
+        },
       });
     }
   }
@@ -97,11 +118,13 @@ const SCRIPT = `<script>
 
 const COST = `<output id="cost" title="Cost of the last request: the number of objects that it may return"></output>`;
 
+const SESSION = `<form id="session" method="post" action="/auth/logout" hidden><span id="user"></span> <button>Sign out</button></form>`;
+
 /** Yoga's page is a module that takes 30 MB of memory, so it is loaded when the page is first opened. */
 export async function renderPage(...options: Parameters<typeof renderGraphiQL>): Promise<string> {
   const yoga = await import("@graphql-yoga/render-graphiql");
   return yoga
     .renderGraphiQL(...options)
     .replace("<head>", () => `<head>${STYLE}${SCRIPT}`)
-    .replace(/<body[^>]*>/, (body) => `${body}${COST}`);
+    .replace(/<body[^>]*>/, (body) => `${body}${COST}${SESSION}`);
 }

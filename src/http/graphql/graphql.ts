@@ -47,7 +47,7 @@ export const GRAPHQL = "/graphql";
 export const BODY_BYTES_MAX = 1024 * 1024;
 /** GraphiQL is one self-contained page, which may connect only to this service. */
 const PAGE_POLICY =
-  "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval' blob:; worker-src blob: data:; style-src 'unsafe-inline'; img-src 'self' data:; font-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+  "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval' blob:; worker-src blob: data:; style-src 'unsafe-inline'; img-src 'self' data:; font-src data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 export interface GraphqlOptions {
   readonly logins: Logins;
@@ -211,7 +211,7 @@ function acceptsEvents({ headers }: IncomingMessage): boolean {
 }
 
 /** Whether a browser opens the page. A `query` in the URL is for the page then. */
-function wantsPage(request: IncomingMessage): boolean {
+export function wantsPage(request: IncomingMessage): boolean {
   return request.method === "GET" && (request.headers.accept ?? "").includes("text/html");
 }
 

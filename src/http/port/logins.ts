@@ -5,6 +5,7 @@ import { isRejection } from "../../access/access.ts";
 import type { Authenticator } from "../../access/authenticator.ts";
 import type { RequestErrorCode } from "../../errors.ts";
 import type { NoteFailedLogin } from "./failed-logins.ts";
+import { countedSession } from "../sign-in/cookies.ts";
 import type { Senders } from "./senders.ts";
 
 export interface Logins {
@@ -12,25 +13,31 @@ export interface Logins {
   readonly isOpen: boolean;
   /** Address of the sender of a request. */
   addressOf(request: IncomingMessage): string;
-  /** The caller of a request; a failure is noted. `authorization`: in place of the header, that of a connection. */
+  /**
+   * The caller of a request; a failure is noted. The first of these counts: its header, `authorization`, which a
+   * connection has sent, and its cookie.
+   */
   identify(request: IncomingMessage, authorization?: string): Promise<Actor | Rejection>;
 }
 
 export function createLogins(
   authenticator: Pick<Authenticator, "identify" | "isOpen">,
-  senders: Pick<Senders, "addressOf">,
+  senders: Senders,
   noteFailure: NoteFailedLogin,
 ): Logins {
   return {
     isOpen: authenticator.isOpen,
     addressOf: senders.addressOf,
-    async identify(request, authorization = request.headers.authorization) {
+    async identify(request, given) {
+      const authorization = request.headers.authorization ?? given;
+      const session = authorization === undefined ? countedSession(request, senders) : undefined;
       const found = await authenticator.identify({
         authorization,
+        session,
         address: senders.addressOf(request),
         isAmbiguous: hasTwoCredentials(request),
       });
-      if (isRejection(found)) noteFailure(request, authorization, { ...found, ...rejectionStatus(found) });
+      if (isRejection(found)) noteFailure(request, authorization ?? session, { ...found, ...rejectionStatus(found) });
       return found;
     },
   };
@@ -43,6 +50,8 @@ export function rejectionStatus({ rejected }: Rejection): { readonly status: num
       return { status: 400, code: "BAD_REQUEST" };
     case "TOO_MANY":
       return { status: 429, code: "RATE_LIMITED" };
+    case "UNAVAILABLE":
+      return { status: 503, code: "ISSUER_UNAVAILABLE" };
     default:
       return { status: 401, code: "UNAUTHENTICATED" };
   }
@@ -51,7 +60,7 @@ export function rejectionStatus({ rejected }: Rejection): { readonly status: num
 /** Sets the headers that show a client how to log in, or when to try again. */
 export function setRejectionHeaders(response: ServerResponse, status: number): void {
   if (status === 401) response.setHeader("www-authenticate", "Bearer");
-  if (status === 429) response.setHeader("retry-after", "1");
+  if (status === 429 || status === 503) response.setHeader("retry-after", "1");
 }
 
 /** Node would pass on the first of several headers. */

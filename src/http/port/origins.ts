@@ -1,7 +1,8 @@
 /**
  * Protection against pages of other origins: only our own page and the configured origins may use the API from a
- * browser. There are no cookies, so a foreign page cannot act as a user. But without a token it could read data, send
- * requests that need no CORS preflight, or open WebSockets, to which the same-origin policy does not apply.
+ * browser. A cookie counts only for our own pages (cookies.ts), so no other page can act as a user. But without a token
+ * it could read data, send requests that need no CORS preflight, or open WebSockets, to which the same-origin policy
+ * does not apply.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { isLoopback } from "../../config/values.ts";
@@ -22,8 +23,13 @@ const SEEN_SECONDS = 600;
 
 /** Whether a request does not come from a page, or comes from our own page or a configured origin. */
 export function isAllowedOrigin(request: IncomingMessage, { origins, senders }: OriginOptions): boolean {
-  const { origin, host } = request.headers;
-  if (origin === undefined || origins.includes(origin)) return true;
+  const { origin } = request.headers;
+  return origin === undefined || origins.includes(origin) || isOwnOrigin(origin, request, senders);
+}
+
+/** Whether an origin is that of this service, as the request addresses it. */
+export function isOwnOrigin(origin: string, request: IncomingMessage, senders: Pick<Senders, "isSecure">): boolean {
+  const { host } = request.headers;
   // A page that came in clear may be forged.
   if (senders.isSecure(request)) return URL.parse(`https://${host}`)?.origin === origin;
   // A proxy that is not configured may have ended TLS.
@@ -90,9 +96,13 @@ export function answerPreflight(request: IncomingMessage, response: ServerRespon
  */
 export function isSentUnasked(request: IncomingMessage, response: ServerResponse): boolean {
   const { headers } = request;
+  const { host, origin } = headers;
   if (response.hasHeader("access-control-allow-origin")) return false;
   const site = headers["sec-fetch-site"];
-  const isOfAnother = site === undefined ? headers.origin !== undefined : site !== "same-origin" && site !== "none";
+  const isOfAnother =
+    site === undefined
+      ? origin !== undefined && URL.parse(origin)?.host !== host
+      : site !== "same-origin" && site !== "none";
   return (
     isOfAnother &&
     !ASKED_FOR.some((name) => headers[name] !== undefined) &&

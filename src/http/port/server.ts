@@ -8,10 +8,9 @@ import type { Duplex } from "node:stream";
 import { createCallbacks } from "../callback.ts";
 import { isRejection, lackOfPage } from "../../access/access.ts";
 import type { Rejection } from "../../access/access.ts";
-import type { Authenticator } from "../../access/authenticator.ts";
 import type { TlsFiles } from "../../config/values.ts";
 import type { Log } from "../../log.ts";
-import { createGraphql, GRAPHQL } from "../graphql/graphql.ts";
+import { createGraphql, GRAPHQL, wantsPage } from "../graphql/graphql.ts";
 import type { Graphql, GraphqlOptions } from "../graphql/graphql.ts";
 import { cutIfStuck, inOrder } from "../graphql/in-order.ts";
 import { createPort } from "./certificate.ts";
@@ -26,12 +25,16 @@ import { maskError } from "../../graphql/base/error-masking.ts";
 import type { HttpHint } from "../../graphql/base/error-masking.ts";
 import { graphqlError, hasLeft, pathOf, refuseTwoHosts, requestIdOf, sendJson, targetOf } from "../graphql/respond.ts";
 import type { MetricsParts } from "../metrics.ts";
+import { AUTH, SignIn } from "../sign-in/sign-in.ts";
+import type { SignInParts } from "../sign-in/sign-in.ts";
 import { createSenders } from "./senders.ts";
 import { shutDown } from "./shutdown.ts";
 import { createSockets } from "../sockets/sockets.ts";
 
 export interface ServerOptions extends Omit<GraphqlOptions, "logins"> {
-  readonly authenticator: Pick<Authenticator, "identify" | "isOpen">;
+  readonly authenticator: SignInParts["authenticator"];
+  /** Where people sign in; they exchange tokens by default. */
+  readonly signInAt?: SignInParts["issuer"];
   readonly host: string;
   readonly port: number;
   /** The certificate of the port; HTTP in clear without it. */
@@ -81,8 +84,9 @@ export async function startServer(given: ServerOptions): Promise<RunningServer> 
     noteAudit: given.services.engine.noteAudit,
   });
   const logins = createLogins(given.authenticator, senders, failedLogins.note);
+  const { services, log, authenticator, signInAt = null } = given;
+  const signIn = new SignIn({ authenticator, logins, senders, issuer: signInAt, audit: services.engine, log });
   const options = { ...given, logins };
-  const { services, log } = options;
   const readiness = { isReady: true };
   const graphql = createGraphql(options);
   const sockets = createSockets({
@@ -94,7 +98,7 @@ export async function startServer(given: ServerOptions): Promise<RunningServer> 
     ...(options.bodyBytesMax !== undefined && { messageBytesMax: options.bodyBytesMax }),
   });
   const allowed = { origins: options.origins ?? [], isOpen: logins.isOpen, senders };
-  const route = createRoutes({ options, allowed, graphql, readiness });
+  const route = createRoutes({ options, allowed, graphql, signIn, readiness });
   const unanswered = new Set<ServerResponse>();
   const { server, silent } = await createPort(
     {
@@ -157,13 +161,14 @@ function answer(route: Route, request: IncomingMessage, response: ServerResponse
 }
 
 interface Routed {
-  readonly options: ServerOptions & GraphqlOptions;
+  readonly options: ServerOptions & Pick<GraphqlOptions, "logins">;
   readonly allowed: OriginOptions;
   readonly graphql: Graphql;
+  readonly signIn: SignIn;
   readonly readiness: Readiness;
 }
 
-function createRoutes({ options, allowed, graphql, readiness }: Routed): Route {
+function createRoutes({ options, allowed, graphql, signIn, readiness }: Routed): Route {
   const { services, logins, introspection = true } = options;
   // The replica is ready if the connections that serve requests work.
   const health = {
@@ -182,6 +187,9 @@ function createRoutes({ options, allowed, graphql, readiness }: Routed): Route {
       allowReading(request, response, allowed);
       if (request.method === "OPTIONS") return answerPreflight(request, response);
     }
+    if (path.startsWith(AUTH))
+      return isMeantForUs(request, allowed) ? signIn.serve(request, response) : refuseHost(request, response);
+    if (path === GRAPHQL && wantsPage(request) && (await signIn.leadsAway(request, response))) return;
     if (path === GRAPHQL) return graphql.serve(request, response, requestId);
     if (path.startsWith("/callback/") && request.method === "POST")
       return callbacks.serve(request, response, path.slice("/callback/".length));

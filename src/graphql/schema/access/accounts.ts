@@ -179,15 +179,22 @@ addAccessMutation("createToken", {
 });
 
 const TokenSelector = builder.inputType("TokenSelector", {
-  description: "Tokens to revoke. Exactly one field.",
+  description: "Tokens and sessions to end. Exactly one field.",
   isOneOf: true,
   fields: (t) => ({
     ids: t.stringList({ description: "By `AccessToken.tokenId`." }),
-    account: t.string({ description: "All tokens of the account of this name." }),
+    account: t.string({
+      description: "All tokens of the account of this name, with the sessions that began with them.",
+    }),
+    subject: t.string({
+      description:
+        "The sessions of `user:<issuer>:<subject>`, and its JWTs that were issued before; or only the sessions of `account:<name>`.",
+    }),
   }),
 });
 
-function choiceOf({ ids, account }: typeof TokenSelector.$inferInput): TokenChoice {
+function choiceOf({ ids, account, subject }: typeof TokenSelector.$inferInput): TokenChoice {
+  if (subject) return { subject };
   return ids ? { ids } : { account: account ?? "" };
 }
 
@@ -196,7 +203,7 @@ addAccessMutation("revokeTokens", {
   input: builder.inputType("RevokeTokensInput", {
     description: "Tokens that are refused from now on.",
     fields: (t) => ({
-      tokens: t.field({ type: TokenSelector, required: true, description: "By their ids, or all of one account." }),
+      tokens: t.field({ type: TokenSelector, required: true, description: "By their ids, or all of one owner." }),
     }),
   }),
   argument: "The tokens.",
@@ -206,6 +213,7 @@ addAccessMutation("revokeTokens", {
       description: "The tokens that this request revoked.",
       resolve: ({ tokenIds }, _args, { services }) => tokensByIds(services.database.reader, tokenIds),
     }),
+    sessionsEnded: t.exposeInt("sessionsEnded", { description: "Sessions of the subject that this request ended." }),
     ...refusalFields(t, "Every reason why the request was refused; empty if it succeeded."),
   })),
   run: ({ tokens }, engine, caller) => engine.revokeTokens(caller, choiceOf(tokens)),

@@ -40,7 +40,7 @@ const ActorRef = builder.objectRef<Context["actor"]>("Actor").implement({
   fields: (t) => ({
     subject: t.exposeString("subject", {
       description:
-        "Stable name of the credential's owner: `account:<name>`; `token` for the configured token; `anonymous` if none is configured.",
+        "Stable name of the credential's owner: `account:<name>`; `user:<issuer>:<subject>`; `token` for the configured token; `anonymous` if none is needed.",
     }),
     displayName: t.exposeString("displayName", {
       nullable: true,
