@@ -17,7 +17,7 @@ import { verbOf, NODE_VERBS } from "../../src/lifecycle/verbs.ts";
 import { aDriver } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
 import { inputTypeOf } from "../support/input-type.ts";
-import { serviceUnderTest, takeUntil } from "../support/service.ts";
+import { AUDIT, serviceUnderTest, takeUntil } from "../support/service.ts";
 import type { Variables } from "../support/service.ts";
 
 const TOKEN = "a-token-of-some-length";
@@ -278,7 +278,7 @@ function effects(waves: string): readonly (readonly [mutation: string, input: Va
 const WITHOUT = ["readPower", "readNodes", "probeNodes", "withdrawAbort", "releaseHolds"];
 
 /** `tokens` has the time of their last use. */
-const UNCOMPARED = ["audit", "audit_position", "tokens"];
+const UNCOMPARED = [...AUDIT, "tokens"];
 
 describe("a row that cannot be written", () => {
   test("each mutation then changes nothing and says so, and else is recorded with its effect [R-984]", async () => {

@@ -1,7 +1,7 @@
 /** Clusters through the API: made, shown, changed, taken away. */
 import { afterAll, describe, expect, test } from "vitest";
 import { aGate } from "../support/builders.ts";
-import { serviceUnderTest } from "../support/service.ts";
+import { AUDIT, serviceUnderTest } from "../support/service.ts";
 
 const ostler = await serviceUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -135,7 +135,7 @@ describe("a cluster", () => {
   test("createCluster refuses duplicate or invalid names, invalid settings, and nodes of another cluster", async () => {
     const [taken = ""] = await ostler.register(1);
     const { name } = await aCluster({ nodes: { names: [taken] } });
-    const before = await ostler.dump();
+    const before = await ostler.dump(AUDIT);
     expect((await change("createCluster", { name })).errors).toMatchObject([
       {
         type: "SimpleError",
@@ -156,7 +156,7 @@ describe("a cluster", () => {
     expect((await change("createCluster", { name: "ok", nodes: { names: ["ghost"] } })).errors).toMatchObject([
       { type: "NotFoundError", missing: ["ghost"], path: ["input", "nodes", "names"] },
     ]);
-    expect(await ostler.dump()).toBe(before);
+    expect(await ostler.dump(AUDIT)).toBe(before);
   });
 });
 

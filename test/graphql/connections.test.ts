@@ -41,6 +41,7 @@ const LISTS: Readonly<Record<string, string>> = {
   "Query.clusters": `clusters(FIRST) { ITEMS }`,
   "Query.operations": `operations(FIRST filter: { kinds: [COMMISSION] }) { ITEMS }`,
   "Query.images": `images(FIRST filter: { nameStartsWith: "debian" }) { ITEMS }`,
+  "Query.audit": `audit(FIRST) { ITEMS }`,
   "Query.transitions": `transitions(FIRST filter: { cluster: { name: "berlin" } }) { ITEMS }`,
   "Cluster.nodes": `parent: cluster(by: { name: "berlin" }) { nodes(FIRST) { ITEMS } }`,
   "Cluster.operations": `parent: cluster(by: { name: "berlin" }) { operations(FIRST) { ITEMS } }`,

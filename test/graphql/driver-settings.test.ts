@@ -24,7 +24,7 @@ import type { AnyDriver } from "../../src/drivers/interfaces.ts";
 import { shapeOf } from "../../src/drivers/settings-shape.ts";
 import { buildSchema } from "../../src/graphql/schema/schema.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
-import { serviceUnderTest } from "../support/service.ts";
+import { AUDIT, serviceUnderTest } from "../support/service.ts";
 
 const described = (description: string) => ({ description });
 
@@ -600,13 +600,13 @@ describe("changed settings", () => {
 
   test("changed settings that the driver refuses are refused as a whole", async () => {
     const id = await made({ rich_blade: BLADE });
-    const before = await ostler.dump();
+    const before = await ostler.dump(AUDIT);
     expect(
       (await update(id, { driver: { rich_blade: { address: null, ratio: 2 } } })).errors.map(({ path }) =>
         path.join("."),
       ),
     ).toEqual(["input.driver.rich_blade.address", "input.driver.rich_blade.ratio"]);
-    expect(await ostler.dump()).toBe(before);
+    expect(await ostler.dump(AUDIT)).toBe(before);
   });
 
   test("a secret is removed by null only", async () => {

@@ -3,7 +3,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import { KINDS, phasesOf } from "../durability/expectations.ts";
 import { secretsOf } from "../support/keyring.ts";
 import { aGate } from "../support/builders.ts";
-import { serviceUnderTest } from "../support/service.ts";
+import { AUDIT, serviceUnderTest } from "../support/service.ts";
 
 const ostler = await serviceUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -109,7 +109,7 @@ describe("registering nodes", () => {
 
   test("registerNodes with invalid nodes is refused as a whole, with every error, and writes nothing [R-015]", async () => {
     const { name: taken } = await aNode();
-    const before = await ostler.dump();
+    const before = await ostler.dump(AUDIT);
     const { nodes, errors } = await register([
       { name: "fine", driver: { fake: {} } },
       { name: "-bad name-", driver: { fake: {} } },
@@ -136,12 +136,12 @@ describe("registering nodes", () => {
     expect(errors[1]?.message).toBe(
       "Node borrows-its-own: fake is its own driver, which provides every interface that is not taken from another driver. Leave it out.",
     );
-    expect(await ostler.dump()).toBe(before);
+    expect(await ostler.dump(AUDIT)).toBe(before);
   });
 
   test("registerNodes names all duplicate names and all unknown clusters", async () => {
     const [one, two] = [await aNode(), await aNode()];
-    const before = await ostler.dump();
+    const before = await ostler.dump(AUDIT);
     const { errors } = await register([
       { name: "new-one", driver: { fake: {} }, cluster: { name: "nowhere" } },
       { name: one.name, driver: { fake: {} } },
@@ -159,7 +159,7 @@ describe("registering nodes", () => {
         .map(({ type, missing }) => `${type} ${missing?.join()}`)
         .toSorted(),
     ).toEqual(["NotFoundError garbage", "NotFoundError nowhere"]);
-    expect(await ostler.dump()).toBe(before);
+    expect(await ostler.dump(AUDIT)).toBe(before);
   });
 
   test("registerNodes without nodes is refused", async () => {
@@ -289,7 +289,7 @@ describe("updating a node", () => {
   test("updateNodes with an outdated revision is refused", async () => {
     const node = await aNode();
     await update({ nodes: { ids: [node.id] }, labels: [{ key: "a", value: "1" }] });
-    const before = await ostler.dump();
+    const before = await ostler.dump(AUDIT);
     const { nodes, errors } = await update({
       revisions: [{ node: node.id, revision: node.revision }],
       labels: [{ key: "a", value: "2" }],
@@ -304,7 +304,7 @@ describe("updating a node", () => {
         node: { name: node.name },
       },
     ]);
-    expect(await ostler.dump()).toBe(before);
+    expect(await ostler.dump(AUDIT)).toBe(before);
   });
 
   test("updateNodes keeps omitted secrets and replaces given ones", async () => {

@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, test } from "vitest";
 import { aGate } from "../support/builders.ts";
 import { inputTypeOf } from "../support/input-type.ts";
-import { registeredNode, serviceUnderTest } from "../support/service.ts";
+import { AUDIT, registeredNode, serviceUnderTest } from "../support/service.ts";
 import { VERB_EXAMPLES } from "../support/verbs.ts";
 
 const ostler = await serviceUnderTest();
@@ -123,7 +123,7 @@ describe("a verb", () => {
 describe("a dry run", () => {
   test("a dry run returns steps and refusals per node, and writes nothing", async () => {
     const [free, active] = [await aNode(), await aNode("ACTIVE")];
-    const before = await ostler.dump();
+    const before = await ostler.dump(AUDIT);
     const planned = await ask("commissionNodes", {
       nodes: { names: [free, active] },
       dryRun: true,
@@ -157,7 +157,7 @@ describe("a dry run", () => {
       errors: [{ code: "INVALID_STATE" }],
       results: [{ accepted: true }, { accepted: false }],
     });
-    expect(await ostler.dump()).toBe(before);
+    expect(await ostler.dump(AUDIT)).toBe(before);
   });
 });
 
@@ -168,7 +168,7 @@ describe("a request with a bad node", () => {
       'mutation Mark($name: String!) { setMaintenance(input: { nodes: { names: [$name] }, reason: "fan" }) { errors { message } } }',
       { name: marked },
     );
-    const before = await ostler.dump();
+    const before = await ostler.dump(AUDIT);
     const { operation, results, errors } = await ask("commissionNodes", { nodes: { names: [free, active, marked] } });
     expect(operation).toBeNull();
     expect(errors).toMatchObject([
@@ -183,7 +183,7 @@ describe("a request with a bad node", () => {
       `${active} false`,
       `${marked} false`,
     ]);
-    expect(await ostler.dump()).toBe(before);
+    expect(await ostler.dump(AUDIT)).toBe(before);
   });
 
   test("a request with acceptance BEST_EFFORT starts on the accepted nodes", async () => {

@@ -138,6 +138,9 @@ export interface ServiceUnderTest extends AsyncDisposable {
   close(): Promise<void>;
 }
 
+/** Tables of the audit: a request that changes nothing has a row there. */
+export const AUDIT = ["audit", "audit_position"];
+
 const ABORT_GRACE_MS = 200;
 const ABORT_CLEAN_UP_MS = 1_000;
 const DRAIN_MS = 500;
