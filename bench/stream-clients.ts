@@ -19,7 +19,7 @@ export type ToClients =
         readonly url: string;
         readonly count: number;
         readonly subscriptions: readonly Subscription[];
-        /** Of the subscribers, in turns; empty: they have none. */
+        /** Tokens that the subscribers use in turns; none if it is empty. */
         readonly tokens: readonly string[];
       };
     }

@@ -3,8 +3,8 @@
  * when that of its caller has changed, less or more, or the credential has ended. Those with the same credential and
  * access are one group, which is judged once, so that a change of the rules costs little while thousands watch.
  *
- * After a change all groups are judged, else those of which something expires. Nothing is looked at in between, so many
- * changes in a short time cost as much as one.
+ * After a change all groups are judged, else those of which something expires. Nothing is looked at in between: a
+ * thousand changes in a short time cost as much as one.
  */
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { accessKey, isRejection } from "./access.ts";
@@ -79,7 +79,7 @@ export class AccessWatch {
   }
 }
 
-/** Those that leave meanwhile are not called. */
+/** A watcher that leaves meanwhile is not called. */
 async function callAll(watchers: ReadonlySet<Watcher>, present: Present): Promise<void> {
   let called = 0;
   for (const watcher of watchers) {

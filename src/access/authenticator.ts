@@ -28,7 +28,7 @@ const FAILURES_MAX = 20;
 /** Addresses with a count of their own. */
 const ADDRESSES_MAX = 10_000;
 
-/** What a request brings to identify its caller. */
+/** The parts of a request that identify its caller. */
 export interface Presented {
   readonly authorization: string | undefined;
   /** The secret of a session, from the cookie of a browser; it counts without `authorization`. */
@@ -228,7 +228,10 @@ export class Authenticator {
 
   #presentOf(identity: Identity): Actor | Rejection {
     const present = this.#presentIdentity(identity);
-    return isRejection(present) ? present : this.#actorOf(present);
+    if (isRejection(present)) return present;
+    const { expiresAt } = present;
+    if (expiresAt && expiresAt <= new Date()) return ended(`The token expired at ${expiresAt.toISOString()}.`);
+    return this.#actorOf(present);
   }
 
   #presentIdentity(identity: Identity): Identity | Rejection {

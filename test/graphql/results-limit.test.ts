@@ -57,6 +57,10 @@ describe("aliases of results multiply by the selected nodes before anything is e
     const fragment = `fragment Results on PlanPayload { results { ${aliases(110, "ref")} } }`;
     expect(await limitOf(`{ ${field} } ${fragment}`)).toMatchObject({ limit: undefined });
     expect(await limitOf(`{ ${aliases(6, field)} } ${fragment}`)).toMatchObject({ limit: "values" });
+    const verb = "inspectNodes(input: { nodes: { all: true }, dryRun: true }) { ...Answers }";
+    const answers = `fragment Answers on InspectNodesPayload { results { ${aliases(110, "ref")} } }`;
+    expect(await limitOf(`mutation { ${verb} } ${answers}`)).toMatchObject({ limit: undefined });
+    expect(await limitOf(`mutation { ${aliases(6, verb)} } ${answers}`)).toMatchObject({ limit: "values" });
   });
 });
 

@@ -44,10 +44,10 @@ function limited(resolve: Resolver): Resolver {
   return async (source, args, context, info) => {
     const isFew = valuesIn(info, FEW_FIELDS_NODES) <= LIMITS.values;
     const counted = isFew ? 0 : await countSelected(context.services.database.reader, inputOf(info, args));
-    spend(context, info, counted);
+    spend(info, counted);
     const payload = (await resolve(source, args, context, info)) as NodesPayload;
     const returned = (payload.results ?? payload.nodes ?? []).length;
-    if (returned > counted) spend(context, info, returned - counted);
+    if (returned > counted) spend(info, returned - counted);
     return payload;
   };
 }
@@ -60,13 +60,13 @@ function inputOf({ fieldName }: GraphQLResolveInfo, { input }: Readonly<Record<s
 /** A selection that fits for as many nodes is limited by its payload alone: without a query that counts the nodes. */
 const FEW_FIELDS_NODES = 50_000;
 
-/** Values in the results of the root fields of a request so far. */
-const spent = new WeakMap<Context, number>();
+/** Values in the results of the root fields of a request so far, by the variables of its execution. */
+const spent = new WeakMap<object, number>();
 
-function spend(context: Context, info: GraphQLResolveInfo, results: number): void {
-  const requested = (spent.get(context) ?? 0) + valuesIn(info, results);
+function spend(info: GraphQLResolveInfo, results: number): void {
+  const requested = (spent.get(info.variableValues) ?? 0) + valuesIn(info, results);
   if (requested > LIMITS.values) throw beyond("values", { requested, nodes: info.fieldNodes });
-  spent.set(context, requested);
+  spent.set(info.variableValues, requested);
 }
 
 /** Number of values of a root field with as many results. */
