@@ -125,9 +125,9 @@ describe("service with a token", () => {
     });
   });
 
-  test("service with a token serves a page, not data, to a browser without it", async () => {
+  test("service with a token leads a browser without it to the sign-in, and sends no data", async () => {
     const page = await fetch(`${guarded.url}/graphql`, { headers: { accept: "text/html" } });
-    expect(page.status).toBe(200);
+    expect([page.status, page.url]).toEqual([200, `${guarded.url}/auth/login?return=%2Fgraphql`]);
     expect(page.headers.get("content-security-policy")).toContain("default-src 'none'");
     for (const query of ["?query={viewer{subject}}", "?x=1&query={viewer{subject}}"]) {
       const text = await (
