@@ -242,7 +242,10 @@ describe("the page", () => {
   async function fetchOfPage(send: (headers: Headers) => Response, cost = { textContent: "" }) {
     const { text } = await page();
     const script = /<head>.*?<script>([\s\S]*?)<\/script>/s.exec(text)?.[1] ?? "";
-    const window = { fetch: (_address: string, { headers }: { headers: Headers }) => send(headers) };
+    const window = {
+      fetch: (_address: string, { headers }: { headers: Headers }) => send(headers),
+      addEventListener: () => {},
+    };
     compileFunction(script, ["window", "document"])(window, { querySelector: () => cost });
     return window.fetch as unknown as (
       address: string,
@@ -268,6 +271,31 @@ describe("the page", () => {
     await ask("/graphql", { headers: { authorization: "Bearer two" } });
     await ask("/graphql");
     expect(sent).toEqual([null, "Bearer one", "Bearer one", "Bearer two", "Bearer two"]);
+  });
+
+  test("the GraphiQL page loads again when a request finds that its session has ended", async () => {
+    const { text } = await page();
+    const script = /<head>.*?<script>([\s\S]*?)<\/script>/s.exec(text)?.[1] ?? "";
+    let session: object | null = { subject: "user:corp:ada", displayName: "Ada" };
+    let hasLoaded: () => unknown = () => {};
+    const reloaded = Promise.withResolvers<string>();
+    const window = {
+      fetch: (address: string) =>
+        Promise.resolve(
+          address === "/auth/session"
+            ? Response.json({ session })
+            : new Response("{}", { status: session ? 200 : 401 }),
+        ),
+      addEventListener: (_name: string, listener: () => unknown) => void (hasLoaded = listener),
+      location: { reload: () => reloaded.resolve("reloaded") },
+    };
+    const user = { textContent: "", hidden: true };
+    compileFunction(script, ["window", "document"])(window, { querySelector: () => user });
+    await hasLoaded();
+    expect(user).toEqual({ textContent: "Ada", hidden: false });
+    session = null;
+    await window.fetch("/graphql");
+    expect(await reloaded.promise).toBe("reloaded");
   });
 
   test("the GraphiQL page shows the newest twenty items of a subscription, and one bookmark", async () => {

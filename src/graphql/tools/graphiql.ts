@@ -45,12 +45,12 @@ const SCRIPT = `<script>
 
     async function lookForSession() {
       const { session } = await (await send("/auth/session")).json();
-      if (session === null && isSignedIn && authorization === null) location.reload();
+      if (session === null && isSignedIn && authorization === null) window.location.reload();
       isSignedIn = session !== null;
       document.querySelector("#session").hidden = !isSignedIn;
       document.querySelector("#user").textContent = isSignedIn ? session.displayName || session.subject : "";
     }
-    addEventListener("DOMContentLoaded", lookForSession);
+    window.addEventListener("DOMContentLoaded", lookForSession);
 
     window.fetch = async (address, request = {}) => {
       const headers = new Headers(request.headers);
@@ -59,7 +59,7 @@ const SCRIPT = `<script>
       const isOwn = String(request.body).includes('"operationName":"IntrospectionQuery"');
       if (!isOwn) headers.set("x-ostler-cost", "1");
       const response = await send(address, { ...request, headers });
-      if (response.status === 401) lookForSession();
+      if (response.status === 401 && isSignedIn) lookForSession();
       if (!isOwn) showCost(null);
       const isStream = (response.headers.get("content-type") || "").startsWith("text/event-stream");
       if (!isStream) return isOwn ? response : withoutCost(response);
@@ -109,7 +109,7 @@ const SCRIPT = `<script>
         },
         flush(output) {
           output.enqueue(rest);
-          lookForSession();
+          if (isSignedIn) lookForSession();
         },
       });
     }
