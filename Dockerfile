@@ -27,6 +27,8 @@ COPY package.json LICENSE ./
 COPY src src
 COPY plugins plugins
 COPY drizzle drizzle
+COPY packages/cli/src packages/cli/src
+COPY packages/client/src packages/client/src
 # The embedded database and the programs of drivers need a user other than root, and a folder of their own. A new volume
 # has the owner of the folder that it covers.
 RUN install -d -o node -g node -m 0700 /var/lib/ostler /var/lib/ostler/agent /var/lib/ostler/images

@@ -35,8 +35,17 @@ async function main(args: readonly string[]): Promise<void> {
     case "-h":
       return printAndExit(helpText());
     default:
+      if (CLIENT_COMMANDS.test(command ?? "")) return runClient(args);
       return serve(args);
   }
+}
+
+/** The commands of packages/cli, which speak to a running service. */
+const CLIENT_COMMANDS = /^(nodes|clusters|operations|discover|site|plan|query|context|login|completion|__complete)$/;
+
+async function runClient(args: readonly string[]): Promise<void> {
+  const { runCli } = await import("../packages/cli/src/main.ts");
+  return runCli(args);
 }
 
 async function serve(args: readonly string[]): Promise<void> {

@@ -194,6 +194,12 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
     packages: ["graphql", "graphql-ws", "react"],
     node: true,
   },
+  "packages/cli": {
+    purpose: "The command line for operators, over the public API; also published as ostler-cli.",
+    layers: ["packages/client"],
+    packages: ["commander", "graphql-sse", "log-update", "rolldown"],
+    node: true,
+  },
   "packages/driver": {
     purpose: "The package ostler-driver: the contract and its conformance suite, for authors of drivers.",
     layers: ["src/runtime"],

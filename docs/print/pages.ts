@@ -1,5 +1,6 @@
 /** All pages that are printed from code; each starts with a comment that names its sources. */
 import { ARCHITECTURE_PAGE } from "./architecture.ts";
+import { CLI_PAGE } from "./cli.ts";
 import { CONFIGURATION_PAGE } from "./configuration.ts";
 import { ERRORS_PAGE } from "./errors.ts";
 import { LIFECYCLE_PAGE } from "./lifecycle.ts";
@@ -20,6 +21,7 @@ const PAGES: readonly Page[] = [
   ...rulePages(),
   ERRORS_PAGE,
   CONFIGURATION_PAGE,
+  CLI_PAGE,
 ];
 
 export function printedPages(): readonly PrintedPage[] {

@@ -156,7 +156,7 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-163",
-        rule: "The host group of a node comes from the node or from `redeployNodes`, never from a variable; a run sets it only if its request asked for it.",
+        rule: "The host group of a node comes from the node or from a request that deploys it, never from a variable; a run sets it only if its request asked for it.",
       },
       {
         id: "R-234",
@@ -2030,6 +2030,35 @@ export const RULES: readonly RuleSection[] = [
         id: "R-1014",
         rule: "A token is bound only to registered documents, and its fixed variables fit the types of theirs.",
       },
+    ],
+  },
+  {
+    title: "Command line",
+    rules: [
+      {
+        id: "R-1020",
+        rule: "A filter as text has the meaning of its `NodeFilter`; a flaw is refused with its position and the nearest known word.",
+      },
+      {
+        id: "R-1021",
+        rule: "Ranges multiply and keep leading zeros; a flaw, or more than 10,000 names, is refused with its position before a name is made.",
+      },
+      { id: "R-1022", rule: "No control character and no change of direction in a text reaches a terminal." },
+      {
+        id: "R-1023",
+        rule: "A verb that touches disks, firmware or power needs an answer or `--yes`; else it starts nothing.",
+      },
+      { id: "R-1024", rule: "A verb with an unknown name starts nothing, and names it." },
+      {
+        id: "R-1025",
+        rule: "`--wait` ends with a code of its own at the timeout, after a stop, and after Ctrl-C; the operation continues.",
+      },
+      {
+        id: "R-1026",
+        rule: "A verb whose answer is lost is repeated with its key until it is answered, and starts one operation.",
+      },
+      { id: "R-1027", rule: "Streams continue after a loss of the connection without a missing or repeated line." },
+      { id: "R-1028", rule: "Completion prints nothing that a shell would run, and nothing without a service." },
     ],
   },
 ];

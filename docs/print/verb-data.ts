@@ -451,7 +451,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
             "INVALID_INPUT",
             "a setting that decides where a stored secret is sent changes, and the secret is not sent again",
           ],
-          ["BUSY", "an unfinished `redeployNodes` deploys the node for another host group than the given one"],
+          ["BUSY", "an unfinished operation deploys the node for another host group than the given one"],
         ],
         see: ["bulk-edits.md"],
       },

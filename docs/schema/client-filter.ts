@@ -1,4 +1,4 @@
-/** The filter type of the client, which imports nothing of the service, printed from the schema. */
+/** The filter type of the client and its values, printed from the schema: the client imports nothing of the service. */
 import { getNamedType, isEnumType, isInputObjectType, isListType, isNonNullType } from "graphql";
 import type { GraphQLInputField, GraphQLInputObjectType, GraphQLInputType, GraphQLSchema } from "graphql";
 import { DATABASE_CONDITIONS } from "../../src/store/nodes/node-filter.ts";
@@ -28,7 +28,20 @@ export function clientFilterText(schema: GraphQLSchema): string {
     ...[...others].map((type) => `\n${typeText(type, Object.values(type.getFields()))}`),
     `\n${comment(ABOUT, "")}`,
     interfaceText("NodeFilter", fields),
+    "\n/** The values of fields of `NodeFilter` in the schema of this version. */\n",
+    `export const FILTER_VALUES = {\n${fields.map(valuesText).join("")}} as const;\n`,
   ].join("");
+}
+
+function valuesText({ name, type }: GraphQLInputField): string {
+  const named = getNamedType(type);
+  if (!isEnumType(named) || named.name === "NodeState") return "";
+  const single = `  ${name}: [${named
+    .getValues()
+    .map((value) => `"${value.name}"`)
+    .join(", ")}],\n`;
+  const lines = named.getValues().map((value) => `    "${value.name}",\n`);
+  return single.length <= WIDTH ? single : `  ${name}: [\n${lines.join("")}  ],\n`;
 }
 
 function typeText(type: GraphQLInputObjectType, fields: readonly GraphQLInputField[]): string {

@@ -36,7 +36,15 @@ export function publishedPackages(): readonly Published[] {
 /** Packed from a copy, in which nothing is left of an earlier build. Returns the name of the file. */
 export async function tarball({ folder: home, name, version }: Published, work: string, out: string): Promise<string> {
   const folder = join(work, name);
-  const others = ["src", "package.json", "tsconfig.json", "LICENSE", "*.graphql", "possibleTypes.json"];
+  const others = [
+    "src",
+    "packages/client",
+    "package.json",
+    "tsconfig.json",
+    "LICENSE",
+    "*.graphql",
+    "possibleTypes.json",
+  ];
   await exportFiles(folder, [home, ...others]);
   symlinkSync(join(ROOT, "node_modules"), join(folder, "node_modules"));
   await run("npm", ["pack", "--pack-destination", out], { cwd: join(folder, home) });

@@ -17,7 +17,17 @@ import type { Architecture } from "./names.ts";
 import { npmBom } from "./sbom.ts";
 import type { Bom } from "./sbom.ts";
 
-const CONTENTS = ["package.json", "package-lock.json", ".npmrc", "LICENSE", "src", "plugins", "drizzle"];
+const CONTENTS = [
+  "package.json",
+  "package-lock.json",
+  ".npmrc",
+  "LICENSE",
+  "src",
+  "plugins",
+  "drizzle",
+  "packages/cli/src",
+  "packages/client/src",
+];
 
 /** Nothing that runs reads these. Licences stay, also where they are `.md`. */
 const NEEDLESS = [

@@ -107,9 +107,13 @@ const KEEP_ALIVE_SECONDS_MAX = 3_600;
 const POWER_SECONDS_MAX = 86_400;
 const RETENTION_DAYS_MAX = 36_500;
 
+/** The address for the commands that speak to a running service (packages/cli). */
+const CLIENT_VARIABLE = "OSTLER_URL";
+
 /** Reads the configuration; a flag overrides its variable. Throws a `ConfigError` that names the variable. */
 export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string[]): Config {
-  const unknown = Object.keys(environment).filter((name) => name.startsWith("OSTLER_") && !(name in VARIABLES));
+  const known = { ...VARIABLES, [CLIENT_VARIABLE]: null };
+  const unknown = Object.keys(environment).filter((name) => name.startsWith("OSTLER_") && !(name in known));
   if (unknown.length > 0)
     throw new ConfigError(
       `Unknown variable ${unknown.join(", ")}. Known variables: ${Object.keys(VARIABLES).join(", ")}.`,

@@ -229,7 +229,15 @@ const COMMANDS = `  ostler [flags]                    run the service
   ostler schema [--plugins a,b]     print the GraphQL schema with these driver plugins
   ostler boot dnsmasq [flags]       print the configuration of a dnsmasq for network boot; see ostler boot help
   ostler image add FILE [flags]     register an image of an operating system; see ostler image help
-  ostler help                       print this`;
+  ostler help                       print this
+
+These speak to a running service; each has --help:
+  ostler nodes                      list, watch, change and work on nodes
+  ostler operations                 follow, stop, abort and restart work
+  ostler clusters                   clusters and their variables
+  ostler plan                       show what work on nodes would do
+  ostler discover, site, query      find machines; the policy of the site; send GraphQL
+  ostler login, context, completion choose the service; completion of bash`;
 
 /** The text of `ostler help`. */
 export function helpText(): string {

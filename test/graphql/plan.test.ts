@@ -178,6 +178,33 @@ describe("planHash", () => {
       planHash: null,
     });
   });
+
+  test.each(["COMMISSION", "DEPLOY", "REDEPLOY"] as const)(
+    "planHash of %s covers the host group, which the node joins at the end [R-163]",
+    async (kind) => {
+      const name = await aNode(kind === "REDEPLOY" ? "ACTIVE" : "AVAILABLE");
+      const more = { hostGroup: "service-master", ...(kind === "REDEPLOY" && { reinstall: true }) };
+      const { planHash } = await plan(kind, [name], more);
+      const { mutation } = verbOf(kind);
+      expect(await ask(mutation, [name], { ...more, hostGroup: "service-worker", planHash })).toMatchObject({
+        operation: null,
+        errors: [{ code: "STALE_REVISION", message: expect.stringContaining("hostGroup") }],
+      });
+      const taken = await ask(mutation, [name], { ...more, planHash });
+      expect(await ostler.operationEnds(taken.operation?.uuid ?? "")).toBe("SUCCEEDED");
+      expect(await ostler.query(`{ node(by: { name: "${name}" }) { state hostGroup } }`)).toEqual({
+        node: { state: "ACTIVE", hostGroup: "service-master" },
+      });
+    },
+  );
+
+  test("commissionNodes with an invalid host group is refused with its path", async () => {
+    const name = await aNode("AVAILABLE");
+    expect(await ask("commissionNodes", [name], { hostGroup: "two words" })).toMatchObject({
+      operation: null,
+      errors: [{ code: "INVALID_INPUT", path: ["input", "hostGroup"] }],
+    });
+  });
 });
 
 describe("an estimate", () => {

@@ -81,3 +81,40 @@ export interface NodeFilter {
   /** True: with a `lastError`. False: without one. */
   readonly withErrors?: boolean | null | undefined;
 }
+
+/** The values of fields of `NodeFilter` in the schema of this version. */
+export const FILTER_VALUES = {
+  errorCodes: [
+    "ABORTED",
+    "AGENT_UNAVAILABLE",
+    "BACKEND_FAILED",
+    "BUSY",
+    "CAPACITY",
+    "CLUSTER_LOCKED",
+    "DISK_AMBIGUOUS",
+    "DISK_NOT_FOUND",
+    "FORBIDDEN",
+    "IDEMPOTENCY_MISMATCH",
+    "IDENTITY_CONFLICT",
+    "IMAGE_TOO_LARGE",
+    "IMAGE_UNFIT",
+    "INTERRUPTED",
+    "INVALID_INPUT",
+    "INVALID_STATE",
+    "IN_MAINTENANCE",
+    "IN_USE",
+    "MAC_TAKEN",
+    "NOTHING_RUNNING",
+    "NOTHING_TO_RESTART",
+    "NOT_FOUND",
+    "NOT_INTERRUPTIBLE",
+    "PROTECTED",
+    "SECRET_UNREADABLE",
+    "STALE_REVISION",
+    "STOP_TIMEOUT",
+    "TIMEOUT",
+    "UNSUPPORTED_BY_DRIVER",
+  ],
+  powerStates: ["OFF", "ON", "UNKNOWN"],
+  presences: ["DISAPPEARED", "DISCOVERED", "UNSEEN"],
+} as const;

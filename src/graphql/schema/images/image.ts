@@ -220,12 +220,17 @@ export const installFields = (t: InputFields) => ({
     description:
       "User data for cloud-init on the installed systems, at most 64 KiB. A secret: never returned or logged. By default that of the image; null for none. A restart keeps it.",
   }),
+  hostGroup: t.string({
+    description:
+      "Host group to deploy the nodes for; a node joins it at the end of its deployment. Drivers receive it as the variable `host_group`. By default the nodes keep their host group.",
+  }),
 });
 
 /** The values of `installFields` as the engine takes them. */
-export function installOf({ image, userData }: InputShapeFromFields<ReturnType<typeof installFields>>) {
+export function installOf({ image, userData, hostGroup }: InputShapeFromFields<ReturnType<typeof installFields>>) {
   return {
     ...(image && { image: imageChoice(image) }),
     ...(userData !== undefined && { userData }),
+    ...(hostGroup != null && { hostGroup }),
   };
 }

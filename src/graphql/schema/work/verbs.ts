@@ -171,17 +171,9 @@ addVerb("REDEPLOY", {
         description:
           "Erase the nodes and install again. Without it, a node is refused if it would lose data, as `results { erasesData }` of a plan shows.",
       }),
-      hostGroup: t.string({
-        description:
-          "Host group to deploy the nodes for. Drivers receive it as the variable `host_group`. By default the nodes keep their host group.",
-      }),
     }),
   }),
-  own: ({ reinstall, hostGroup, ...input }) => ({
-    reinstall,
-    ...(hostGroup != null && { hostGroup }),
-    ...installOf(input),
-  }),
+  own: (input) => ({ reinstall: input.reinstall, ...installOf(input) }),
 });
 
 addVerb("POWER", {

@@ -1,0 +1,313 @@
+/** Requests to the service: one answer, or a stream that resumes after any loss of the connection. */
+import { createClient } from "graphql-sse";
+import { setTimeout as pause } from "node:timers/promises";
+import type { Endpoint } from "./contexts.ts";
+import { CliError, EXIT, messageOf } from "./exit.ts";
+import { REQUESTS } from "./requests.ts";
+import type { Answers } from "./requests.ts";
+import { durationText, safe, safeJson } from "./text.ts";
+
+export interface Server extends Endpoint {
+  /** Called with each text of `-v`; null without it. */
+  readonly trace: ((text: string) => void) | null;
+  /** Called when a stream is interrupted for long, and when it continues. */
+  readonly report: (text: string) => void;
+}
+
+export type Variables = Readonly<Record<string, unknown>>;
+
+interface GraphqlError {
+  readonly message: string;
+  readonly extensions?: { readonly code?: string };
+}
+interface Result {
+  readonly data?: unknown;
+  readonly errors?: readonly GraphqlError[];
+}
+
+const REQUEST_MS = 120_000;
+/** The service sends a bookmark every ten seconds: a stream that is silent for longer is lost. */
+const SILENCE_MS = 30_000;
+const OUTAGE_MS = 15_000;
+const PAUSE_MS = { first: 200, longest: 3_000 };
+const TRANSIENT_STATUS = new Set([429, 502, 503, 504]);
+const TRANSIENT_CODES = new Set(["DATABASE_UNAVAILABLE", "SHUTTING_DOWN", "CAPACITY", "RATE_LIMITED", "TIMEOUT"]);
+const FORBIDDEN_CODES = new Set(["UNAUTHENTICATED", "FORBIDDEN"]);
+const OTHER_SCHEMA_CODES = new Set(["GRAPHQL_VALIDATION_FAILED", "GRAPHQL_PARSE_FAILED"]);
+
+export async function send<Name extends keyof Answers>(
+  server: Server,
+  name: Name,
+  variables: Variables = {},
+): Promise<Answers[Name]> {
+  return (await post(server, { query: REQUESTS[name], variables })).data as Answers[Name];
+}
+
+/** Repeats a request that has an idempotency key until it is answered, or until a time. */
+export async function sendUntilAnswered<Name extends keyof Answers>(
+  server: Server,
+  name: Name,
+  variables: Variables,
+  until: number,
+): Promise<Answers[Name]> {
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      return await send(server, name, variables);
+    } catch (error) {
+      if (!(error instanceof CliError) || !error.isTransient || Date.now() > until) throw error;
+      if (attempt === 0) server.report(`${error.message} The request is repeated with the same key.`);
+      await pause(pauseMs(attempt));
+    }
+  }
+}
+
+/** Sends any document. Throws for an answer without data, and for one with errors. */
+export async function post(
+  server: Server,
+  body: { readonly query: string; readonly variables: Variables },
+  { allowErrors = false, signal }: { readonly allowErrors?: boolean; readonly signal?: AbortSignal } = {},
+): Promise<Result> {
+  traceRequest(server, body);
+  const started = performance.now();
+  let response: Response;
+  let text: string;
+  try {
+    response = await fetch(server.url, {
+      method: "POST",
+      redirect: "manual",
+      headers: { accept: "application/json", "content-type": "application/json", ...authorization(server) },
+      body: JSON.stringify(body),
+      signal: AbortSignal.any([AbortSignal.timeout(REQUEST_MS), ...(signal ? [signal] : [])]),
+    });
+    text = await response.text();
+  } catch (error) {
+    throw unreachable(server, error);
+  }
+  traceAnswer(server, response, `${Math.round(performance.now() - started)} ms`);
+  return judge(server, response, { text, allowErrors });
+}
+
+function judge(
+  server: Server,
+  response: Response,
+  { text, allowErrors }: { readonly text: string; readonly allowErrors: boolean },
+): Result {
+  const { status, headers } = response;
+  const id = headers.get("x-request-id");
+  const whole = (message: string) =>
+    `${message.replace(/[.?!]?$/, (end) => end || ".")}${id === null ? "" : ` Request ${safe(id)}.`}`;
+  if (status >= 300 && status < 400)
+    throw new CliError(
+      EXIT.unreachable,
+      whole(`${server.url} redirects to ${safe(headers.get("location") ?? "another address")}. Use that as --server`),
+    );
+  const { data, errors = [] } = parsed(text);
+  const failure = failureOf(server, response, { data, errors });
+  // Documents of users have errors of their own.
+  const isOfDocument = failure?.exitCode === EXIT.refused || OTHER_SCHEMA_CODES.has(errors[0]?.extensions?.code ?? "");
+  if (failure && !(allowErrors && isOfDocument)) throw new CliError(failure.exitCode, whole(failure.message), failure);
+  return { data, errors };
+}
+
+function failureOf(server: Server, response: Response, { data, errors = [] }: Result): CliError | null {
+  const { status, headers } = response;
+  const [first] = errors;
+  const message = errors.map((one) => safe(one.message)).join(" ");
+  const code = first?.extensions?.code ?? "";
+  if (status === 401 || status === 403 || FORBIDDEN_CODES.has(code))
+    return new CliError(EXIT.forbidden, message || `${server.url} refuses the token with status ${status}`);
+  if (first) {
+    if (OTHER_SCHEMA_CODES.has(code))
+      return new CliError(
+        EXIT.unreachable,
+        `${server.url} has an older or newer schema than this program, or is not Ostler: ${message}`,
+      );
+    if (TRANSIENT_CODES.has(code) || TRANSIENT_STATUS.has(status))
+      return new CliError(EXIT.unreachable, message, { isTransient: true });
+    if (code === "INTERNAL") return new CliError(EXIT.failed, message);
+    return status === 421 ? new CliError(EXIT.unreachable, message) : new CliError(EXIT.refused, message);
+  }
+  if (data !== undefined && data !== null) return null;
+  const type = headers.get("content-type") ?? "no content type";
+  return TRANSIENT_STATUS.has(status)
+    ? new CliError(EXIT.unreachable, `${server.url} answers with status ${status}`, { isTransient: true })
+    : new CliError(
+        EXIT.unreachable,
+        `${server.url} is not Ostler: it answers with status ${status} and ${safe(type)}. Check --server`,
+      );
+}
+
+function parsed(text: string): Result {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null ? value : {};
+  } catch {
+    return {};
+  }
+}
+
+function unreachable({ url }: Server, error: unknown): CliError {
+  const why = error instanceof Error && error.name === "TimeoutError" ? "no answer in time" : safe(messageOf(error));
+  return new CliError(
+    EXIT.unreachable,
+    `${url} cannot be reached: ${why}. Start the service, or give its address with --server or OSTLER_URL.`,
+    { isTransient: true },
+  );
+}
+
+function authorization({ token }: Server): Readonly<Record<string, string>> {
+  return token === null ? {} : { authorization: `Bearer ${token}` };
+}
+
+/** An item of a stream; all fields depend on its type. */
+export interface StreamItem {
+  readonly __typename?: string;
+  readonly cursor?: string;
+  readonly code?: string;
+  readonly snapshotComplete?: boolean;
+}
+
+/** Where a stream continues after a loss. `createChangeMap` of the client is one. */
+export interface Position {
+  begin(): { readonly after: string | null; readonly snapshot: boolean };
+  take(item: StreamItem): void;
+  lost(): void;
+}
+
+/** A position for streams of lines, whose items are shown once. A snapshot begins again if it is cut. */
+export function linePosition({ snapshot = false, onBegin = () => {} } = {}): Position {
+  let cursor: string | null = null;
+  let isWhole = !snapshot;
+  return {
+    begin() {
+      if (!isWhole) onBegin();
+      return isWhole ? { after: cursor, snapshot: false } : { after: null, snapshot: true };
+    },
+    take({ code, snapshotComplete, cursor: reached }) {
+      if (code !== undefined) {
+        if (code === "CURSOR_EXPIRED" || code === "TOO_SLOW") [isWhole, cursor] = [!snapshot, null];
+        return;
+      }
+      if (snapshotComplete === true) isWhole = true;
+      if (isWhole && reached !== undefined) cursor = reached;
+    },
+    lost() {},
+  };
+}
+
+/** The items of a stream until the service completes it. Continues after each loss of the connection. */
+export async function* follow<Name extends keyof Answers & keyof typeof REQUESTS>(
+  server: Server,
+  name: Name,
+  {
+    variables,
+    position,
+    signal,
+    isPatient = false,
+  }: {
+    readonly variables: Variables;
+    readonly position: Position;
+    readonly signal?: AbortSignal;
+    /** Whether to wait for a service that does not answer at all; else the first failure ends the stream. */
+    readonly isPatient?: boolean;
+  },
+): AsyncGenerator<Answers[Name] extends { readonly item: infer Item } ? Item : never> {
+  let lostSince: number | null = null;
+  let isReported = false;
+  let hasConnected = false;
+  for (let attempt = 0; ; attempt += 1) {
+    let isReset = false;
+    try {
+      const body = { query: REQUESTS[name], variables: { ...variables, ...position.begin() } };
+      const onOpen = () => {
+        hasConnected = true;
+      };
+      for await (const data of events(server, body, { signal, onOpen })) {
+        const { item } = data as { readonly item: StreamItem };
+        if (isReported) server.report(`${server.url} answers again.`);
+        [lostSince, isReported, attempt, isReset] = [null, false, 0, item.code !== undefined];
+        position.take(item);
+        if (item.code === "CURSOR_EXPIRED" || item.code === "TOO_SLOW")
+          server.report("The service no longer has what happened meanwhile. Some lines are missing.");
+        if (!isReset) yield item as never;
+      }
+      if (!isReset) return;
+    } catch (error) {
+      if (signal?.aborted || !(error instanceof CliError) || !error.isTransient) throw error;
+      if (!isPatient && !hasConnected) throw error;
+      position.lost();
+      lostSince ??= Date.now();
+      if (!isReported && Date.now() - lostSince > OUTAGE_MS) {
+        isReported = true;
+        server.report(`No connection for ${durationText((Date.now() - lostSince) / 1000)}: ${error.message}`);
+      }
+    }
+    await pause(pauseMs(attempt), undefined, signal ? { signal } : {});
+  }
+}
+
+/** The data of one subscription, over one connection. Throws a transient error when the connection is lost. */
+export async function* events(
+  server: Server,
+  body: { readonly query: string; readonly variables: Variables },
+  { signal, onOpen = () => {} }: { readonly signal?: AbortSignal | undefined; readonly onOpen?: () => void } = {},
+): AsyncGenerator {
+  traceRequest(server, body);
+  const silence = new AbortController();
+  let timer = setTimeout(() => silence.abort(), SILENCE_MS);
+  // The client of graphql-sse replaces what its fetch throws.
+  let failure: CliError | null = null;
+  const client = createClient({
+    url: server.url,
+    headers: { ...authorization(server) },
+    retryAttempts: 0,
+    fetchFn: async (url: string, options: RequestInit) => {
+      const signals = [options.signal, signal, silence.signal].flatMap((one) => (one ? [one] : []));
+      try {
+        const response = await fetch(url, { ...options, redirect: "manual", signal: AbortSignal.any(signals) });
+        if (response.ok && response.headers.get("content-type")?.startsWith("text/event-stream")) {
+          onOpen();
+          traceAnswer(server, response, "stream");
+          return response;
+        }
+        // Answers of other kinds are errors: they are judged like those of queries.
+        judge(server, response, { text: await response.text(), allowErrors: false });
+        throw new CliError(EXIT.unreachable, `${server.url} does not answer with a stream. Check --server.`);
+      } catch (error) {
+        failure = error instanceof CliError ? error : unreachable(server, error);
+        throw failure;
+      }
+    },
+  });
+  try {
+    for await (const { data, errors } of client.iterate({ query: body.query, variables: { ...body.variables } })) {
+      clearTimeout(timer);
+      timer = setTimeout(() => silence.abort(), SILENCE_MS);
+      const flaw = errors && failureOf(server, new Response(), { data, errors: errors as readonly GraphqlError[] });
+      if (flaw) throw flaw;
+      yield data;
+    }
+  } catch (error) {
+    throw failure ?? (error instanceof CliError ? error : unreachable(server, error));
+  } finally {
+    clearTimeout(timer);
+    client.dispose();
+  }
+}
+
+function pauseMs(attempt: number): number {
+  return Math.min(PAUSE_MS.longest, PAUSE_MS.first * 2 ** Math.min(attempt, 10)) * (0.5 + Math.random() / 2);
+}
+
+const SECRET = /password|secret|token|userdata|private|credential/i;
+
+function traceRequest({ trace, url }: Server, body: { readonly query: string; readonly variables: Variables }): void {
+  if (!trace) return;
+  const hide = (name: string, value: unknown): unknown => (SECRET.test(name) && value !== null ? "********" : value);
+  const variables = JSON.parse(JSON.stringify(body.variables, hide)) as unknown;
+  trace(`# POST ${url}\n${body.query.trim()}\n# variables: ${safeJson(variables)}`);
+}
+
+function traceAnswer({ trace }: Server, { status, headers }: Response, what: string): void {
+  trace?.(`# ${status}, ${what}, request ${headers.get("x-request-id") ?? "without ID"}`);
+}

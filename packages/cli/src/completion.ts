@@ -1,0 +1,110 @@
+/** Completion of bash: the function that bash calls, and the hidden command `__complete` that it calls in turn. */
+import { completeFilter } from "../../client/src/filter-language.ts";
+import { post } from "./api.ts";
+import type { Command, Flag } from "./command.ts";
+import { resolveEndpoint } from "./contexts.ts";
+import { REQUESTS } from "./requests.ts";
+
+/** Bash must neither evaluate what is typed nor what is printed: words go through arguments and lines. */
+export const BASH_COMPLETION = `# Completion of ostler for bash: save it, or run: source <(ostler completion bash)
+_ostler_complete() {
+  local line word=\${COMP_LINE:0:COMP_POINT} prefix
+  local -a words
+  COMPREPLY=()
+  # Words as bash splits them at spaces alone: a colon and an equals sign belong to a word.
+  read -r -a words <<< "$word"
+  [[ $word == *[[:space:]] ]] && words+=("")
+  prefix=\${words[-1]}
+  while IFS= read -r line; do
+    COMPREPLY+=("$line")
+  done < <("\${words[0]/#\\~/$HOME}" __complete "\${words[@]:1}" 2>/dev/null)
+  # Bash replaces only what follows the last colon or equals sign.
+  if [[ $prefix == *[:=]* && $COMP_WORDBREAKS == *:* ]]; then
+    prefix=\${prefix%"\${prefix##*[:=]}"}
+    COMPREPLY=("\${COMPREPLY[@]#"$prefix"}")
+  fi
+  [[ \${#COMPREPLY[@]} == 1 && \${COMPREPLY[0]} == *[:=] ]] && compopt -o nospace
+  return 0
+}
+complete -F _ostler_complete ostler
+`;
+
+const ANSWER_MS = 250;
+const NAMES_MAX = 200;
+
+/** The words that can stand in place of the last one, which the user is typing. Never throws. */
+export async function completions(
+  commands: readonly Command[],
+  globals: readonly Flag[],
+  words: readonly string[],
+): Promise<string[]> {
+  const typed = words.at(-1) ?? "";
+  const before = words.slice(0, -1);
+  const command = commands.find(({ path }) => startsWith(before, path.split(" ")));
+  if (!command) {
+    const depth = before.length;
+    const nexts = commands.map(({ path }) => path.split(" ")).filter((path) => startsWith(path, before));
+    return matching([...new Set(nexts.flatMap((path) => path[depth] ?? []))], typed);
+  }
+  const flags = [...command.flags, ...globals];
+  const last = before.at(-1) ?? "";
+  const open = flags.find(({ form }) => form.includes("<") && form.split(/[ ,]+/).includes(last));
+  if (open) return valuesOf(open, typed);
+  if (typed.startsWith("-"))
+    return matching(
+      flags.map(({ form }) => /--[\w-]+/.exec(form)?.[0] ?? ""),
+      typed,
+    );
+  const rest = before.slice(command.path.split(" ").length).filter((word) => !word.startsWith("-"));
+  const argument = command.args[Math.min(rest.length, command.args.length - 1)] ?? "";
+  if (rest.length === 0 && command.words) return matching(command.words, typed);
+  if (/cluster/.test(argument)) return matching(await names("clusterNames", "clusters", {}), typed);
+  if (/operation/.test(argument) && (rest.length === 0 || command.args.length === 1))
+    return matching(
+      [
+        ...(await names("operationUuids", "operations", { first: 20 })),
+        ...(/nodes/.test(argument) ? await nodeNames(typed) : []),
+      ],
+      typed,
+    );
+  return /node/.test(argument) ? matching(await nodeNames(typed), typed) : [];
+}
+
+async function valuesOf({ form, words }: Flag, typed: string): Promise<string[]> {
+  if (words) return matching(words, typed);
+  if (form.startsWith("--cluster")) return matching(await names("clusterNames", "clusters", {}), typed);
+  if (!form.startsWith("--filter")) return [];
+  const cluster = typed.includes("cluster:") ? await names("clusterNames", "clusters", {}) : [];
+  const { from, options } = completeFilter(typed, undefined, { cluster });
+  return options.map((option) => typed.slice(0, from) + option);
+}
+
+function nodeNames(typed: string): Promise<string[]> {
+  return names("nodeNames", "nodes", { filter: { name: { startsWith: typed } }, first: NAMES_MAX });
+}
+
+/** Names of the service, or none if it does not answer at once. */
+async function names(
+  request: "nodeNames" | "clusterNames" | "operationUuids",
+  list: string,
+  variables: object,
+): Promise<string[]> {
+  try {
+    const server = { ...resolveEndpoint({}), trace: null, report: () => {} };
+    const body = { query: REQUESTS[request], variables: variables as Record<string, unknown> };
+    const { data } = await post(server, body, { signal: AbortSignal.timeout(ANSWER_MS) });
+    const { nodes } = (data as Record<string, { nodes: { name?: string; uuid?: string }[] }>)[list] ?? { nodes: [] };
+    return nodes.map(({ name, uuid }) => name ?? uuid ?? "");
+  } catch {
+    return [];
+  }
+}
+
+function startsWith(words: readonly string[], beginning: readonly string[]): boolean {
+  return beginning.length <= words.length && beginning.every((word, index) => words[index] === word);
+}
+
+/** Only words of harmless characters: what is printed lands on the user's command line. */
+function matching(words: readonly string[], typed: string): string[] {
+  return words.filter((word) => word.toLowerCase().startsWith(typed.toLowerCase()) && /^[\w@%+=:,./-]+$/.test(word));
+}

@@ -1,0 +1,397 @@
+/** The command line against the service: selections, questions, waiting, exit codes, and losses of the connection. */
+import { createServer } from "node:http";
+import type { IncomingMessage, RequestListener, Server, ServerResponse } from "node:http";
+import { chmodSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import { afterAll, describe, expect, test } from "vitest";
+import { aGate } from "../support/builders.ts";
+import { cutter } from "../support/cutter.ts";
+import { registeredNode, serviceUnderTest } from "../support/service.ts";
+import { HOME, startCli } from "./run-cli.ts";
+import type { Ended } from "./run-cli.ts";
+
+const ostler = await serviceUnderTest();
+afterAll(() => ostler[Symbol.asyncDispose]());
+
+const cli = (args: readonly string[], url = ostler.url, input = ""): Promise<Ended> =>
+  startCli(args, { OSTLER_URL: url }, input).ended;
+const FAILING = { "deploy.write_image": { fail: "no space left on disk" } };
+
+async function operations(): Promise<number> {
+  const found = await ostler.query<{ operations: { totalCount: number } }>("{ operations { totalCount } }");
+  return found.operations.totalCount;
+}
+
+describe("reads", () => {
+  test("nodes get skips unknown names, and reports them", async () => {
+    const [name = ""] = await ostler.register(1, {});
+    const { code, out, err } = await cli(["nodes", "get", name, "nope", "--output", "names"]);
+    expect({ code, out }).toEqual({ code: 0, out: `${name}\n` });
+    expect(err).toContain("nope");
+  });
+
+  test("--json of a read is one document with the names of the schema", async () => {
+    const [name = ""] = await ostler.register(1, {});
+    const { out } = await cli(["nodes", "get", name, "--json"]);
+    expect(JSON.parse(out)).toMatchObject([{ name, state: "ENROLLED", currentRun: null }]);
+  });
+
+  test("-v prints the document, which runs as it is, and no secret", async () => {
+    const settings = "{ me: viewer { subject } }";
+    const { err } = await cli(["query", "-", "--var", "password=hunter2", "-v"], ostler.url, settings);
+    expect(err).toContain('"password":"********"');
+    expect(err).not.toContain("hunter2");
+    const { errors } = await ostler.ask(
+      err
+        .split("\n")
+        .filter((line) => !line.startsWith("#"))
+        .join("\n"),
+    );
+    expect(errors).toEqual([]);
+  });
+});
+
+describe("verbs", () => {
+  test("a verb without a terminal and without --yes ends with 64, and starts nothing [R-1023]", async () => {
+    const name = await registeredNode(ostler, "AVAILABLE");
+    const before = await operations();
+    const { code, err } = await cli(["nodes", "deploy", name]);
+    expect(code).toBe(64);
+    expect(err).toContain("--yes");
+    expect(await operations()).toBe(before);
+  });
+
+  test("a verb with an unknown name ends with 2, names it, and starts nothing [R-1024]", async () => {
+    const name = await registeredNode(ostler, "AVAILABLE");
+    const before = await operations();
+    const { code, err } = await cli(["nodes", "deploy", name, "nope-1", "--yes"]);
+    expect(code).toBe(2);
+    expect(err).toContain("nope-1");
+    expect(await operations()).toBe(before);
+  });
+
+  test("--wait returns 0 for success, and stdout has the operation alone", async () => {
+    const name = await registeredNode(ostler, "AVAILABLE");
+    const { code, out, err } = await cli(["nodes", "deploy", name, "-g", "workers", "--wait", "--yes"]);
+    expect({ code, err }).toMatchObject({ code: 0, err: expect.stringContaining("SUCCEEDED") });
+    expect(out).toMatch(/^[0-9a-f-]{36}\n$/);
+    expect(await ostler.query(`{ node(by: { name: "${name}" }) { hostGroup } }`)).toEqual({
+      node: { hostGroup: "workers" },
+    });
+  });
+
+  test("--wait returns 1 for a failure, with step, cause and node on stderr", async () => {
+    const name = await registeredNode(ostler, "AVAILABLE", FAILING);
+    const { code, err } = await cli(["nodes", "deploy", name, "--wait", "--yes"]);
+    expect(code).toBe(1);
+    expect(err).toMatch(new RegExp(`write_image: .*no space left on disk.*${name}`));
+  });
+
+  test("--best-effort with a refused node returns 1, and works on the others", async () => {
+    const name = await registeredNode(ostler, "AVAILABLE");
+    const [enrolled = ""] = await ostler.register(1, {});
+    const { code, err } = await cli(["nodes", "deploy", name, enrolled, "--best-effort", "--wait", "--yes"]);
+    expect(code).toBe(1);
+    expect(err).toContain("1 refused");
+  });
+
+  test("--wait returns 75 at the timeout, 3 after a stop, and 130 after Ctrl-C; the operation continues [R-1025]", async () => {
+    const gate = aGate();
+    const name = await registeredNode(ostler, "AVAILABLE", { "deploy.write_image": { gate: gate.name } });
+    const late = await cli(["nodes", "deploy", name, "--wait", "--timeout", "1s", "--yes"]);
+    expect(late.code).toBe(75);
+    const id = late.out.trim();
+    const watching = startCli(["operations", "watch", id], { OSTLER_URL: ostler.url });
+    const waiting = startCli(["operations", "watch", id.slice(0, 8)], { OSTLER_URL: ostler.url });
+    await Promise.all([watching.printed("RUNNING"), waiting.printed("RUNNING")]);
+    watching.interrupt();
+    const interrupted = await watching.ended;
+    expect(interrupted.code).toBe(130);
+    expect(interrupted.err).toContain(`ostler operations stop ${id}`);
+    expect((await cli(["operations", "stop", name])).code).toBe(0);
+    gate.open();
+    expect((await waiting.ended).code).toBe(3);
+  });
+
+  test("--wait --json prints one object per line, also when something fails", async () => {
+    const name = await registeredNode(ostler, "AVAILABLE", FAILING);
+    const { code, out } = await cli(["nodes", "deploy", name, "--wait", "--yes", "--json"]);
+    const lines = out
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line) as { operation: { state?: string } });
+    expect(code).toBe(1);
+    expect(lines.at(-1)?.operation.state).toBe("FAILED");
+  });
+
+  test("nodes maintenance and nodes update name the commands that are meant", async () => {
+    expect((await cli(["nodes", "maintenance", "u1"])).err).toMatch(/nodes redeploy.*nodes set-maintenance/);
+    const { code, err } = await cli(["nodes", "update", "u1"]);
+    expect({ code, err }).toEqual({ code: 64, err: expect.stringMatching(/nodes redeploy.*nodes edit/) });
+    const unknown = await cli(["nodes", "comission", "u1"]);
+    expect(unknown).toMatchObject({ code: 64, err: expect.stringContaining("commission") });
+  });
+
+  test("nodes delete sends the nodes that were shown, and refuses unknown names", async () => {
+    const [name = ""] = await ostler.register(1, {});
+    expect((await cli(["nodes", "delete", name, "nope", "--yes"])).code).toBe(2);
+    expect(await cli(["nodes", "delete", name, "--yes"])).toMatchObject({
+      code: 0,
+      err: expect.stringContaining(name),
+    });
+    expect(await ostler.query(`{ node(by: { name: "${name}" }) { id } }`)).toEqual({ node: null });
+  });
+});
+
+describe("losses of the connection", () => {
+  test("the answer to a verb is lost: the request is repeated with its key, and one operation exists [R-1026]", async () => {
+    const name = await registeredNode(ostler, "AVAILABLE");
+    const before = await operations();
+    let losses = 1;
+    await using front = await proxy(async (request, response, body) => {
+      const isRequest = body.includes("idempotencyKey");
+      const answer = await forward(request, body);
+      if (isRequest && losses > 0) {
+        losses -= 1;
+        response.destroy();
+      } else response.writeHead(200, { "content-type": "application/json" }).end(answer);
+    });
+    const { code, out } = await cli(["nodes", "deploy", name, "--yes"], front.url);
+    expect(code).toBe(0);
+    expect(await operations()).toBe(before + 1);
+    await ostler.operationEnds(out.trim());
+  });
+
+  test("Ctrl-C during a request that is not answered prints its key and plan; the repetition starts no second operation [R-1026]", async () => {
+    const gate = aGate();
+    const name = await registeredNode(ostler, "AVAILABLE", { "deploy.write_image": { gate: gate.name } });
+    const before = await operations();
+    let arrived = () => {};
+    const hasArrived = new Promise<void>((resolve) => {
+      arrived = resolve;
+    });
+    await using front = await proxy(async (request, response, body) => {
+      const answer = await forward(request, body);
+      if (body.includes("idempotencyKey")) arrived();
+      else response.writeHead(200, { "content-type": "application/json" }).end(answer);
+    });
+    const deploy = startCli(["nodes", "deploy", name, "--yes"], { OSTLER_URL: front.url });
+    await hasArrived;
+    deploy.interrupt();
+    const { code, err } = await deploy.ended;
+    expect(code).toBe(130);
+    const repetition = /--yes --idempotency-key \S+ --plan-hash \S+/.exec(err)?.[0].split(" ") ?? [];
+    await gate.arrivals();
+    const repeated = await cli(["nodes", "deploy", name, ...repetition]);
+    expect(repeated.code).toBe(0);
+    expect(await operations()).toBe(before + 1);
+    gate.open();
+    await ostler.operationEnds(repeated.out.trim());
+  });
+
+  test("a script that repeats a command with its own key gets the same operation", async () => {
+    const gate = aGate();
+    const name = await registeredNode(ostler, "AVAILABLE", { "deploy.write_image": { gate: gate.name } });
+    const command = ["nodes", "deploy", name, "--yes", "--idempotency-key", "job-7"];
+    const first = await cli(command);
+    await gate.arrivals();
+    expect(await cli(command)).toMatchObject({ code: 0, out: first.out });
+    gate.open();
+    await ostler.operationEnds(first.out.trim());
+  });
+
+  test("--wait and nodes watch continue after cuts, without a missing or repeated line [R-1027]", async () => {
+    const gate = aGate();
+    const name = await registeredNode(ostler, "AVAILABLE", { "deploy.write_image": { gate: gate.name } });
+    await using way = await cutter(ostler.url);
+    const watch = startCli(["nodes", "watch", name], { OSTLER_URL: way.url });
+    await watch.printed(`${name}  AVAILABLE`);
+    const wait = startCli(["nodes", "deploy", name, "--wait", "--yes"], { OSTLER_URL: way.url });
+    await wait.printed("RUNNING");
+    await gate.arrivals();
+    await watch.printed("→ DEPLOYING");
+    way.cut();
+    gate.open();
+    expect((await wait.ended).code).toBe(0);
+    await watch.printed("→ ACTIVE");
+    watch.interrupt();
+    const { code, out } = await watch.ended;
+    expect(code).toBe(130);
+    expect(out.match(/→ \w+/g)).toEqual(["→ DEPLOYING", "→ ACTIVE"]);
+    expect(out.match(/AVAILABLE$/gm)).toHaveLength(1);
+  });
+
+  test("operations log -f continues after a cut before its first line, and equals the log [R-1027]", async () => {
+    const gate = aGate();
+    const name = await registeredNode(ostler, "AVAILABLE", { "deploy.prepare": { gate: gate.name } });
+    const id = await ostler.begin("deployNodes", [name]);
+    await gate.arrivals();
+    await using way = await cutter(ostler.url);
+    const log = startCli(["operations", "log", id, name, "-f", "-v"], { OSTLER_URL: way.url });
+    await log.printed("stream, request");
+    way.cut();
+    gate.open();
+    const { code, out } = await log.ended;
+    expect(code).toBe(0);
+    expect(out).not.toBe("");
+    expect((await cli(["operations", "log", id, name])).out).toBe(out);
+  });
+
+  test("the plan changes after it was shown: nothing is done until the new plan is shown", async () => {
+    const name = await registeredNode(ostler, "AVAILABLE");
+    let changes = 1;
+    await using front = await proxy(async (request, response, body) => {
+      if (body.includes('"planHash":"') && changes > 0) {
+        changes -= 1;
+        const input = { nodes: { names: [name] }, hostGroup: "other" };
+        await ostler.query("mutation E($input: UpdateNodesInput!) { updateNodes(input: $input) { stored } }", {
+          input,
+        });
+      }
+      response.writeHead(200, { "content-type": "application/json" }).end(await forward(request, body));
+    });
+    const { code, err, out } = await cli(["nodes", "deploy", name, "--yes"], front.url);
+    expect(err.match(/deploy 1 of 1 node/g)).toHaveLength(2);
+    expect(code).toBe(0);
+    await ostler.operationEnds(out.trim());
+  });
+});
+
+describe("servers of other kinds", () => {
+  const json = { "content-type": "application/json" };
+  test.each<[string, number, string, (response: ServerResponse) => void]>([
+    ["HTML", 69, "is not Ostler", (response) => response.writeHead(200, { "content-type": "text/html" }).end("<p>")],
+    [
+      "a redirect",
+      69,
+      "redirects to https://b.example/",
+      (response) => response.writeHead(301, { location: "https://b.example/" }).end(),
+    ],
+    ["401", 77, "401", (response) => response.writeHead(401).end()],
+    [
+      "403",
+      77,
+      "not allowed",
+      (response) =>
+        response.writeHead(403, json).end('{"errors":[{"message":"not allowed","extensions":{"code":"FORBIDDEN"}}]}'),
+    ],
+    [
+      "421",
+      69,
+      "elsewhere",
+      (response) =>
+        response.writeHead(421, json).end('{"errors":[{"message":"elsewhere","extensions":{"code":"BAD_REQUEST"}}]}'),
+    ],
+    ["429", 69, "429", (response) => response.writeHead(429).end()],
+    ["503", 69, "503", (response) => response.writeHead(503).end("later")],
+    [
+      "half an answer",
+      69,
+      "cannot be reached",
+      (response) => response.writeHead(200, { ...json, "content-length": "99" }).write("{", () => response.destroy()),
+    ],
+    [
+      "another schema",
+      69,
+      "older or newer schema",
+      (response) =>
+        response
+          .writeHead(400, json)
+          .end('{"errors":[{"message":"no field","extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}'),
+    ],
+    [
+      "escape sequences",
+      2,
+      "\\x1b[31m",
+      (response) => response.writeHead(200, json).end('{"errors":[{"message":"\\u001b[31m"}]}'),
+    ],
+  ])("%s ends a command with %i and one sentence with the request", async (_kind, code, text, answer) => {
+    await using server = await proxy((_request, response) => {
+      response.setHeader("x-request-id", "request-7");
+      answer(response);
+    });
+    const ended = await cli(["nodes", "get"], server.url);
+    expect(ended).toMatchObject({ code, out: "" });
+    expect(ended.err).toContain(text);
+    expect(ended.err.trim().split("\n")).toHaveLength(1);
+    if (text !== "cannot be reached") expect(ended.err).toContain("request-7");
+  });
+
+  test("a port without a server ends with 69", async () => {
+    const closed = await proxy(() => {});
+    await closed[Symbol.asyncDispose]();
+    expect((await cli(["nodes", "get"], closed.url)).code).toBe(69);
+    expect((await cli(["nodes", "watch"], closed.url)).code).toBe(69);
+  });
+});
+
+describe("contexts", () => {
+  const environment = (name: string) => {
+    const folder = join(HOME, name);
+    mkdirSync(folder, { recursive: true });
+    return { file: join(folder, "ostler", "contexts.json"), variables: { XDG_CONFIG_HOME: folder } };
+  };
+
+  test("login checks the token, stores it for its owner alone, and later commands send it; no command prints it", async () => {
+    await using closed = await serviceUnderTest({ token: "t0ken" });
+    const { file, variables } = environment("login");
+    const run = (args: readonly string[], input = "") => startCli(args, variables, input).ended;
+    expect((await run(["nodes", "get", "--server", closed.url])).code).toBe(77);
+    expect((await run(["nodes", "watch", "--server", closed.url])).code).toBe(77);
+    expect((await run(["login", "--server", closed.url], "wrong\n")).code).toBe(77);
+    expect((await run(["login", "--server", closed.url], "a\tb\n")).code).toBe(64);
+    expect((await run(["login", "--server", closed.url], "t0ken\n")).code).toBe(0);
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    expect((await run(["nodes", "get", "-v"])).code).toBe(0);
+    const texts = await Promise.all([
+      run(["context", "list", "--json"]),
+      run(["context", "show"]),
+      run(["nodes", "get", "-v"]),
+    ]);
+    expect(texts.map(({ out, err }) => out + err).join("")).not.toContain("t0ken");
+    // A token is for its own server.
+    expect((await run(["nodes", "get", "--server", closed.url])).code).toBe(77);
+    expect(readFileSync(file, "utf8")).toContain("t0ken");
+  });
+
+  test.each([
+    ["readable by others", '{"current":null,"contexts":[]}', 0o644, "chmod 600"],
+    ["half written", '{"current":', 0o600, "is not a file of contexts"],
+    ["of an unknown current context", '{"current":"lab","contexts":[]}', 0o600, "no context lab"],
+  ])("a contexts file %s is an error that names it", async (name, text, mode, message) => {
+    const { file, variables } = environment(name);
+    mkdirSync(join(file, ".."), { recursive: true });
+    writeFileSync(file, text);
+    chmodSync(file, mode);
+    const { code, err } = await startCli(["nodes", "get"], variables).ended;
+    expect({ code, err }).toEqual({ code: 64, err: expect.stringContaining(message) });
+  });
+});
+
+/** A server in front of the service. */
+async function proxy(
+  handle: (request: IncomingMessage, response: ServerResponse, body: string) => unknown,
+): Promise<{ readonly url: string } & AsyncDisposable> {
+  const listener: RequestListener = (request, response) => {
+    let body = "";
+    request.on("data", (data: Buffer) => {
+      body += data.toString();
+    });
+    request.on("end", () => void handle(request, response, body));
+  };
+  const server: Server = createServer(listener);
+  await new Promise<void>((listening) => void server.listen(0, "127.0.0.1", listening));
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      await new Promise((closed) => server.close(closed));
+    },
+  };
+}
+
+async function forward(request: IncomingMessage, body: string): Promise<string> {
+  const headers = { "content-type": "application/json", accept: request.headers.accept ?? "application/json" };
+  return (await fetch(new URL("/graphql", ostler.url), { method: "POST", headers, body })).text();
+}

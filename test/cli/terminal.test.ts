@@ -1,0 +1,116 @@
+/** The command line in a real bash, and on a real terminal. */
+import { execFile, spawn } from "node:child_process";
+import { existsSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, expect, test } from "vitest";
+import { BASH_COMPLETION } from "../../packages/cli/src/completion.ts";
+import { aGate } from "../support/builders.ts";
+import { registeredNode, serviceUnderTest } from "../support/service.ts";
+import { HOME, PROGRAM } from "./run-cli.ts";
+
+const ostler = await serviceUnderTest();
+afterAll(() => ostler[Symbol.asyncDispose]());
+writeFileSync(join(HOME, "completion"), BASH_COMPLETION);
+const COMMAND = `${process.execPath} ${PROGRAM}`;
+
+/** The words that bash offers at the end of a line. */
+async function completed(line: string, url = ostler.url): Promise<string[]> {
+  const script = `ostler() { ${COMMAND} "$@"; }
+. "$HOME/completion"
+compopt() { :; }
+COMP_LINE=$1 COMP_POINT=\${#1}
+_ostler_complete
+printf '%s\\n' "\${COMPREPLY[@]}"`;
+  const { stdout } = await promisify(execFile)("bash", ["--norc", "-c", script, "bash", line], {
+    env: { PATH: process.env["PATH"], HOME, OSTLER_URL: url },
+    cwd: HOME,
+  });
+  return stdout.split("\n").filter((word) => word !== "");
+}
+
+test.each([
+  ["ostler no", ["nodes"]],
+  ["ostler nodes com", ["commission"]],
+  ["ostler clusters vars ", ["get", "set", "unset"]],
+  ["ostler nodes commission --max-f", ["--max-failures"]],
+  ["ostler nodes power soft", ["soft-off", "soft-reboot"]],
+  ["ostler nodes deploy --on-failure le", ["leave"]],
+  ["ostler nodes get --filter state:av", ["available"]],
+  ["ostler nodes commission --cluster ber", ["berlin"]],
+  ["ostler nodes show complete-", ["complete-1", "complete-2"]],
+])("bash completes %j [R-1028]", async (line, words) => {
+  if (line.includes("ber"))
+    await ostler.query('mutation { createCluster(input: { name: "berlin" }) { errors { message } } }');
+  if (line.includes("complete-")) await ostler.register(["complete-1", "complete-2"], {});
+  expect(await completed(line)).toEqual(words);
+});
+
+test.each([
+  "ostler nodes show $(touch harm)",
+  "ostler nodes show `touch harm`",
+  "ostler nodes show 'a",
+  'ostler nodes get --filter "',
+  "ostler nodes show ;touch harm",
+])("completion of %j runs nothing, and prints nothing [R-1028]", async (line) => {
+  expect(await completed(line)).toEqual([]);
+  expect(existsSync(join(HOME, "harm"))).toBe(false);
+});
+
+test("completion without a service prints nothing [R-1028]", async () => {
+  expect(await completed("ostler nodes show c", "http://127.0.0.1:9")).toEqual([]);
+});
+
+/** Runs a command on a pseudo-terminal; `keys` are typed when the text before them has been printed. */
+async function onTerminal(
+  command: string,
+  keys: readonly (readonly [after: string, keys: string])[],
+): Promise<{ readonly code: number | null; readonly screen: string }> {
+  const child = spawn("script", ["-qefc", `stty cols 60 rows 20; ${COMMAND} ${command}`, "/dev/null"], {
+    env: { PATH: process.env["PATH"], HOME, OSTLER_URL: ostler.url, TERM: "xterm", SHELL: "/bin/bash" },
+  });
+  let screen = "";
+  let typed = 0;
+  child.stdout.on("data", (data: Buffer) => {
+    screen += data.toString();
+    const [after, text] = keys[typed] ?? [];
+    if (after === undefined || !screen.includes(after)) return;
+    typed += 1;
+    child.stdin.write(text ?? "");
+  });
+  const code = await new Promise<number | null>((resolve) => child.on("close", resolve));
+  return { code, screen };
+}
+
+test("on a terminal a verb asks: y does what was shown, n and Ctrl-C send nothing", async () => {
+  const name = await registeredNode(ostler, "AVAILABLE");
+  const stateOf = async () =>
+    (await ostler.query<{ node: { state: string } }>(`{ node(by: { name: "${name}" }) { state } }`)).node.state;
+  expect(await onTerminal(`nodes deploy ${name} --wait`, [["[y/N]", "n\r"]])).toMatchObject({ code: 2 });
+  const interrupted = await onTerminal(`nodes deploy ${name} --wait`, [["[y/N]", "\u0003"]]);
+  expect(interrupted).toMatchObject({ code: 130, screen: expect.stringContaining("Nothing was sent") });
+  expect(await stateOf()).toBe("AVAILABLE");
+  const { code, screen } = await onTerminal(`nodes deploy ${name} --wait`, [["[y/N]", "y\r"]]);
+  expect(code).toBe(0);
+  expect(screen).toContain("SUCCEEDED");
+  // The cursor is visible at the end.
+  expect(screen.lastIndexOf("\u001b[?25h")).toBeGreaterThanOrEqual(screen.lastIndexOf("\u001b[?25l"));
+  expect(await stateOf()).toBe("ACTIVE");
+});
+
+test("more than 20 nodes that lose data are confirmed with their number", async () => {
+  const names = await ostler.register(21, {});
+  const command = `nodes commission ${names.join(" ")}`;
+  expect((await onTerminal(command, [["(21): ", "y\r"]])).code).toBe(2);
+  expect((await onTerminal(command, [["(21): ", "20\r"]])).code).toBe(2);
+});
+
+test("Ctrl-C while waiting on a terminal shows how to go on, and the cursor", async () => {
+  const gate = aGate();
+  const name = await registeredNode(ostler, "AVAILABLE", { "deploy.write_image": { gate: gate.name } });
+  const { code, screen } = await onTerminal(`nodes deploy ${name} --wait --yes`, [["RUNNING  write_image", "\u0003"]]);
+  expect(code).toBe(130);
+  expect(screen).toContain("ostler operations stop");
+  expect(screen.lastIndexOf("\u001b[?25h")).toBeGreaterThan(screen.lastIndexOf("\u001b[?25l"));
+  gate.open();
+});
