@@ -9,6 +9,7 @@ import { measureAdmission } from "./admission.ts";
 import { measureAuthentication } from "./authentication.ts";
 import { measureBehind } from "./behind.ts";
 import { measureBmcs } from "./bmcs.ts";
+import { measureCli } from "./cli.ts";
 import { measureColdStart } from "./cold-start.ts";
 import { measureChanges } from "./changes.ts";
 import { measureCycle } from "./cycle.ts";
@@ -105,6 +106,7 @@ interface Subject {
 
 const SUBJECTS: Readonly<Record<string, Subject>> = {
   start: { flags: ["rounds"], measure: (testbed) => measureColdStart(testbed, { rounds }) },
+  cli: { flags: [], measure: measureCli },
   statements: { flags: ["concurrency"], measure: (testbed) => countStatements(testbed, { concurrency }) },
   isolation: { flags: ["calls"], measure: () => measureIsolation({ calls: Number(flags.calls) }) },
   workers: {

@@ -75,7 +75,8 @@ const F: readonly InputField[] = [${fields.join(", ")}];
 
 /** The members of the inputs of mutations that are single values. */
 export const INPUT_FIELDS: Readonly<Record<string, Readonly<Record<string, InputField>>>> = {
-${inputs.map((text) => `  ${text},\n`).join("")}};
+  ${inputs.join(", ")},
+};
 `;
 }
 

@@ -65,8 +65,9 @@ test("completion without a service prints nothing [R-1028]", async () => {
 async function onTerminal(
   command: string,
   keys: readonly (readonly [after: string, keys: string])[],
+  size = "stty cols 60 rows 20",
 ): Promise<{ readonly code: number | null; readonly screen: string }> {
-  const child = spawn("script", ["-qefc", `stty cols 60 rows 20; ${COMMAND} ${command}`, "/dev/null"], {
+  const child = spawn("script", ["-qefc", `${size}; ${COMMAND} ${command}`, "/dev/null"], {
     env: { PATH: process.env["PATH"], HOME, OSTLER_URL: ostler.url, TERM: "xterm", SHELL: "/bin/bash" },
   });
   let screen = "";
@@ -96,6 +97,13 @@ test("on a terminal a verb asks: y does what was shown, n and Ctrl-C send nothin
   // The cursor is visible at the end.
   expect(screen.lastIndexOf("\u001b[?25h")).toBeGreaterThanOrEqual(screen.lastIndexOf("\u001b[?25l"));
   expect(await stateOf()).toBe("ACTIVE");
+});
+
+test.each(["true", "stty cols 20 rows 5"])("the progress of work is drawn on a terminal after %j", async (size) => {
+  const name = await registeredNode(ostler, "AVAILABLE");
+  const { code, screen } = await onTerminal(`nodes deploy ${name} --wait --yes`, [], size);
+  expect(code).toBe(0);
+  expect(screen).toMatch(/[█░]{10}/);
 });
 
 test("more than 20 nodes that lose data are confirmed with their number", async () => {

@@ -1,5 +1,4 @@
 /** Commands for clusters, the site, registration and discovery. */
-import { randomUUID } from "node:crypto";
 import { send, sendUntilAnswered } from "./api.ts";
 import type { Variables } from "./api.ts";
 import { nearest } from "../../client/src/filter-language.ts";
@@ -146,7 +145,7 @@ export async function discover(session: Session, addresses: readonly string[], f
   const wait = waitOptions(flags);
   const settings: Record<string, unknown> = Object.fromEntries((flags.set ?? []).map((one) => assignment(one)));
   for (const name of flags.secret ?? []) settings[name] = await secret(name);
-  const idempotencyKey = flags.idempotencyKey ?? randomUUID();
+  const idempotencyKey = flags.idempotencyKey ?? crypto.randomUUID();
   const input = {
     addresses,
     driver: { [flags.driver]: settings },

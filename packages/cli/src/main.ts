@@ -45,7 +45,7 @@ async function exitCodeOf(args: readonly string[]): Promise<number> {
   }
   let code: number = EXIT.done;
   try {
-    await programOf((found) => {
+    await programOf(args, (found) => {
       code = found;
     }).parseAsync([...args], { from: "user" });
     return code;
@@ -56,7 +56,8 @@ async function exitCodeOf(args: readonly string[]): Promise<number> {
   }
 }
 
-function programOf(finish: (code: number) => void): Commander {
+/** Only the group of the command is whole, and only the command itself has its flags: the others cost time. */
+function programOf(args: readonly string[], finish: (code: number) => void): Commander {
   const program = new Commander("ostler").description("Operate a fleet of bare-metal machines.");
   const groups = new Map<string, Commander>([["", configured(program)]]);
   const groupOf = (path: string): Commander => {
@@ -67,14 +68,22 @@ function programOf(finish: (code: number) => void): Commander {
     groups.set(path, group);
     return group;
   };
-  for (const command of COMMANDS) addCommand(groupOf(split(command.path)[0]), command, finish);
+  const isOfGroup = ({ path }: Command) => path.split(" ")[0] === args[0];
+  for (const command of COMMANDS.some(isOfGroup) ? COMMANDS.filter(isOfGroup) : COMMANDS) {
+    const one = addCommand(groupOf(split(command.path)[0]), command);
+    if (`${args.join(" ")} `.startsWith(`${command.path} `)) addAction(one, command, finish);
+  }
   return program;
 }
 
-function addCommand(group: Commander, command: Command, finish: (code: number) => void): void {
-  const one = configured(group.command(split(command.path)[1]));
-  one.description(command.summary).addHelpText("after", `\nExample:\n  ostler ${command.example}`);
+function addCommand(group: Commander, command: Command): Commander {
+  const one = configured(group.command(split(command.path)[1])).description(command.summary);
   for (const argument of command.args) one.argument(argument);
+  return one;
+}
+
+function addAction(one: Commander, command: Command, finish: (code: number) => void): void {
+  one.addHelpText("after", `\nExample:\n  ostler ${command.example}`);
   for (const flag of command.flags) addFlag(one, flag);
   one.optionsGroup("Flags of all commands:");
   for (const flag of GLOBAL_FLAGS) addFlag(one, flag);

@@ -6,6 +6,7 @@ import { filterOf } from "./selection.ts";
 import type { Selection } from "./selection.ts";
 import { chooseColumns, pages, print, printJson, printTable, warn } from "./session.ts";
 import type { Column, Session } from "./session.ts";
+import { commandOf } from "./verbs.ts";
 import { paint, safe, safeJson, stateColor, timeText } from "./text.ts";
 
 type Node = Answers["nodes"]["nodes"]["nodes"][number];
@@ -151,7 +152,7 @@ export async function explainNodes(session: Session, selection: Selection): Prom
       ...(maintenance ? [`in maintenance: ${maintenance.reason}`] : []),
       ...(fault ? [fault.message] : []),
       ...(lastError ? [lastError.message] : []),
-      ...(action ? [`next: ${action.mutation}`] : []),
+      ...(action ? [`next: ${commandOf(action.mutation)}`] : []),
     ];
     print(`${safe(name)}  ${session.hasColor ? paint(state, stateColor(state)) : state}  ${safe(reasons.join("; "))}`);
   }

@@ -173,6 +173,13 @@ export const OTHER_WORDS: Readonly<Record<string, string>> = {
     "There is no `nodes update`. To upgrade nodes use `ostler nodes redeploy`; to change labels and other fields use `ostler nodes edit`.",
 };
 
+/** The command that sends a mutation, or its name if none does. */
+export function commandOf(mutation: string): string {
+  const nodes = [...NODE_VERBS, ...NODE_MARKS].find((verb) => verb.mutation === mutation);
+  const work = [...INTERRUPTIONS, RESTART].find((verb) => verb.mutation === mutation);
+  return nodes ? `ostler nodes ${nodes.word}` : work ? `ostler operations ${work.word}` : mutation;
+}
+
 export interface InputFlag {
   readonly member: string;
   /** As in `--max-parallel`. */

@@ -185,6 +185,8 @@ function lineView(): View {
 /** The state of everything, redrawn at most ten times a second. */
 async function terminalView(): Promise<View> {
   if (process.env["TERM"] === "dumb") return lineView();
+  // A terminal of unknown size has 0 of both, which log-update takes for a size.
+  if (process.stderr.columns === 0) Object.assign(process.stderr, { columns: 80, rows: 24 });
   const { createLogUpdate } = await import("log-update");
   const update = createLogUpdate(process.stderr);
   const operations = new Map<string, Operation>();
@@ -193,8 +195,7 @@ async function terminalView(): Promise<View> {
   let timer: NodeJS.Timeout | null = null;
   const draw = () => {
     timer = null;
-    // A terminal of unknown size has 0 of both.
-    const [columns, rows] = [process.stderr.columns || 80, process.stderr.rows || 24];
+    const { columns, rows } = process.stderr;
     const lines = [
       ...[...operations.values()].flatMap((one) => [summaryOf(one), barOf(one, columns)]),
       ...[...failures.values()].flat().map(failureText),

@@ -2,7 +2,6 @@
  * Verbs: plan, question, request, wait. The request has the hash of the plan that was shown, so that the service does
  * that or refuses; and an idempotency key, so that it is repeated until it is answered and starts work once.
  */
-import { randomUUID } from "node:crypto";
 import { setTimeout as pause } from "node:timers/promises";
 import { send, sendUntilAnswered } from "./api.ts";
 import type { Variables } from "./api.ts";
@@ -130,7 +129,7 @@ export async function startWork(
   flags: VerbFlags,
 ): Promise<number> {
   const wait = waitOptions(flags);
-  const { idempotencyKey = randomUUID(), planHash: givenHash } = input;
+  const { idempotencyKey = crypto.randomUUID(), planHash: givenHash } = input;
   const isKeyed = input["idempotencyKey"] !== undefined;
   for (let plans = 1; ; plans += 1) {
     const planned = (await send(session.server, verb.mutation, { input: { ...input, dryRun: true } }))
