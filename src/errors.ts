@@ -145,7 +145,8 @@ export const REQUEST_ERRORS = {
   BAD_USER_INPUT: "A variable or an argument has an invalid value.",
   LIMIT_EXCEEDED:
     "The request exceeds a limit: `limit` is its name, `max` the allowed value, and `requested` the requested value if known.",
-  UNAUTHENTICATED: "The token is missing, wrong, revoked or expired.",
+  UNAUTHENTICATED:
+    "The token is missing, wrong, revoked or expired, its account is disabled, or the session has ended.",
   ISSUER_UNAVAILABLE:
     "The keys of the token's issuer cannot be read at this time. Send the request again later; the token may be valid.",
   RATE_LIMITED: "Too many requests of this address had no valid token. Correct the token, and try again in a second.",

@@ -12,7 +12,7 @@ export const IMAGE_HELP = `Usage:
 The commands speak to a running service, with the token of OSTLER_TOKEN or OSTLER_TOKEN_FILE.
 
 Flags:
-  --url URL                  address of the service; default: that of OSTLER_HOST and OSTLER_PORT
+  --url URL                  address of the service; default: OSTLER_URL, else that of OSTLER_HOST and OSTLER_PORT
 Flags of add:
   --store                    copy the file into the image folder of the service (OSTLER_IMAGE_DIR), which must run on
                              this host; converts qcow2

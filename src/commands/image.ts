@@ -1,6 +1,6 @@
 /** `ostler image`: adds, lists and deletes images of a running service, through its API. */
 import { ConfigError } from "../config/values.ts";
-import { readConfig } from "../config/config.ts";
+import { CLIENT_VARIABLE, readConfig } from "../config/config.ts";
 import { endpointOf, graphqlRequest, mutate } from "./graphql-request.ts";
 import type { Endpoint } from "./graphql-request.ts";
 import { addImage } from "./image-add.ts";
@@ -14,7 +14,7 @@ export async function imageCommand(environment: NodeJS.ProcessEnv, args: readonl
   const { values, positionals } = imageArgs(what, rest);
   if (values.help === true) return IMAGE_HELP;
   const config = readConfig(environment, []);
-  const endpoint = endpointOf(config, values.url);
+  const endpoint = endpointOf(config, values.url ?? environment[CLIENT_VARIABLE]);
   switch (what) {
     case "add":
       return addImage({ endpoint, imageFolder: config.imageFolder, flags: values, source: onlyOne(positionals) });

@@ -1,6 +1,6 @@
 /** `ostler token`: makes tokens of accounts of a running service, through its API. */
 import { parseArgs } from "node:util";
-import { readConfig } from "../config/config.ts";
+import { CLIENT_VARIABLE, readConfig } from "../config/config.ts";
 import { ConfigError } from "../config/values.ts";
 import { messageOf } from "../errors.ts";
 import { includesScope } from "../lifecycle/scopes.ts";
@@ -18,7 +18,7 @@ running service, with the token of OSTLER_TOKEN or OSTLER_TOKEN_FILE.
 Flags:
   --days NUMBER        days until the token expires, 1 to 366; default 90
   --description TEXT   purpose of the token
-  --url URL            address of the service; default: that of OSTLER_HOST and OSTLER_PORT
+  --url URL            address of the service; default: OSTLER_URL, else that of OSTLER_HOST and OSTLER_PORT
 `;
 
 const OPTIONS = {
@@ -43,7 +43,7 @@ export async function tokenCommand(
     throw new ConfigError("`ostler token create` needs --account and --role. See `ostler token help`.");
   if (days !== undefined && !/^\d{1,3}$/.test(days))
     throw new ConfigError(`--days is ${JSON.stringify(days)}. Use a whole number of days, 1 to 366.`);
-  const endpoint = endpointOf(readConfig(environment, []), url);
+  const endpoint = endpointOf(readConfig(environment, []), url ?? environment[CLIENT_VARIABLE]);
   await grantRole(endpoint, account, role);
   const input = { account, role, description, ...(days !== undefined && { expiresInDays: Number(days) }) };
   const { secret } = await mutate<{ readonly secret: string }>(endpoint, "createToken", { input, fields: "secret" });

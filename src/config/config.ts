@@ -108,7 +108,7 @@ const POWER_SECONDS_MAX = 86_400;
 const RETENTION_DAYS_MAX = 36_500;
 
 /** The address for the commands that speak to a running service (packages/cli). */
-const CLIENT_VARIABLE = "OSTLER_URL";
+export const CLIENT_VARIABLE = "OSTLER_URL";
 
 /** Reads the configuration; a flag overrides its variable. Throws a `ConfigError` that names the variable. */
 export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string[]): Config {

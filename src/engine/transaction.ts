@@ -30,6 +30,8 @@ export interface Caller {
   readonly project: string;
   /** The scope of the caller; null: it may do nothing. */
   readonly scope: Scope | null;
+  /** Names of its roles; absent: the service itself. */
+  readonly roles?: readonly string[];
   /** The row of the request in the audit; absent for what the service begins. */
   readonly record?: AuditRecord;
 }

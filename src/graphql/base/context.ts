@@ -72,5 +72,11 @@ export function createContext(services: Services, request: RequestFacts): Contex
 }
 
 export function callerOf({ actor, record }: Context): Caller {
-  return { actor: actor.subject, project: actor.project, scope: actor.scope, ...(record && { record }) };
+  return {
+    actor: actor.subject,
+    project: actor.project,
+    scope: actor.scope,
+    roles: actor.roles,
+    ...(record && { record }),
+  };
 }

@@ -213,7 +213,10 @@ addAccessMutation("revokeTokens", {
       description: "The tokens that this request revoked.",
       resolve: ({ tokenIds }, _args, { services }) => tokensByIds(services.database.reader, tokenIds),
     }),
-    sessionsEnded: t.exposeInt("sessionsEnded", { description: "Sessions of the subject that this request ended." }),
+    sessionsEnded: t.exposeInt("sessionsEnded", {
+      description:
+        "Sessions of the `subject` that this request ended. A session of a token ends with the token, and is not counted.",
+    }),
     ...refusalFields(t, "Every reason why the request was refused; empty if it succeeded."),
   })),
   run: ({ tokens }, engine, caller) => engine.revokeTokens(caller, choiceOf(tokens)),

@@ -172,7 +172,7 @@ async function restartRefusal({ node, run: current }: Subject, context: Context)
     load.isCleanedUp.load(run.id),
   ]);
   if (!plan || !operation) return null;
-  const [forbidden] = scopeFlaws(context.actor.scope, operation.options, {});
+  const [forbidden] = scopeFlaws(context.actor, operation.options, {});
   return forbidden ?? judgeRestart(node, facts, { run, isCleanedUp, plan, operation, succeeded });
 }
 
