@@ -2002,6 +2002,8 @@ export const RULES: readonly RuleSection[] = [
         rule: "A session ends after twelve hours, after one hour without use, and with `revokeTokens`; then it is refused.",
       },
       { id: "R-1003", rule: "After a sign-out the cookie is refused on every replica." },
+      { id: "R-1017", rule: "Failed sign-ins have at most ten rows a minute and address in the audit." },
+      { id: "R-1018", rule: "A session ends when its issuer is not configured any more." },
       {
         id: "R-1005",
         rule: "A registered document is sent by `documentId` or `extensions.persistedQuery`, over HTTP, server-sent events and WebSocket.",
@@ -2017,6 +2019,8 @@ export const RULES: readonly RuleSection[] = [
         rule: "A fixed variable with another value, also null and also by a default, is FORBIDDEN; one that is left out has its fixed value.",
       },
       { id: "R-1010", rule: "The role of a token counts beside its documents." },
+      { id: "R-1015", rule: "Each document that a bound token is denied has a row in the audit." },
+      { id: "R-1016", rule: "A row of the audit names the registered document that was sent by its id." },
       {
         id: "R-1011",
         rule: "A document that has not one operation, does not fit the schema or a limit, or uses introspection is refused with its path, and nothing is registered.",

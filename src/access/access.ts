@@ -113,6 +113,8 @@ export interface Rejection {
     | "ENDED"
     | "AMBIGUOUS"
     | "TOO_MANY"
+    /** Its owner may not have this. */
+    | "DENIED"
     /** The keys of its issuer cannot be read. */
     | "UNAVAILABLE";
   /** A sentence without the credential. */

@@ -73,6 +73,12 @@ async function robot(bound: readonly Variables[] | undefined, role: string | nul
   return secret;
 }
 
+/** The rows of a token in the audit. */
+async function rowsOf(secret: string, { sql } = ostler.test): Promise<unknown[]> {
+  const tokenId = secret.slice("ost_".length).slice(0, 10);
+  return [...(await sql`select action, outcome, code, document from audit where credential = ${tokenId} order by id`)];
+}
+
 const as = (secret: string) => ({ authorization: `Bearer ${secret}` });
 const id = documentIdOf;
 const persisted = (text: string) => ({ persistedQuery: { version: 1, sha256Hash: id(text).slice("sha256:".length) } });
@@ -159,6 +165,27 @@ describe.each(EACH_TRANSPORT)("over $name", ({ name, ask }) => {
     expect(refused.errors?.[0]?.message).toContain("requires the scope OPERATE");
     expect((await send(await robot(bound, null), hold)).errors?.[0]?.message).toContain("no role is granted");
   });
+
+  test("the audit has each document that a bound token was denied [R-1015]", async () => {
+    const bound = await robot([{ id: id(FIND), variables: { name: "one", skips: true } }]);
+    await send(bound, { query: WHO });
+    await send(bound, { documentId: id(FIND), variables: { name: "two" } });
+    const denied = { action: "DOCUMENT", outcome: "FORBIDDEN", code: "FORBIDDEN" };
+    expect(await rowsOf(bound)).toEqual([
+      { ...denied, document: null },
+      { ...denied, document: id(FIND) },
+    ]);
+  });
+
+  test.runIf(mayWrite)("a row of the audit names the registered document that was sent [R-1016]", async () => {
+    const bound = await robot([{ id: id(HOLD), variables: { names: ["one"] } }]);
+    await send(bound, { documentId: id(HOLD), variables: { reason: "test" } });
+    expect(await rowsOf(bound)).toMatchObject([{ action: "setMaintenance", document: id(HOLD) }]);
+    const free = await robot(undefined);
+    await send(free, { documentId: id(HOLD), variables: { names: ["one"], reason: "test" } });
+    await send(free, { query: HOLD, variables: { names: ["one"], reason: "test" } });
+    expect(await rowsOf(free)).toMatchObject([{ document: id(HOLD) }, { document: null }]);
+  });
 });
 
 test.each(["server-sent events", "WebSocket"] as const)("a registered subscription begins over %s", async (name) => {
@@ -215,6 +242,9 @@ test.each(["/metrics", "/schema.graphql"])(
     const response = await fetch(`${watched.url}${path}`, { headers: as(bound.secret ?? "") });
     expect(response.status).toBe(403);
     expect(await response.text()).toContain("bound to documents");
+    const rows = () => rowsOf(bound.secret ?? "", watched.test);
+    await eventually("the denial has a row", async () => (await rows()).length > 0);
+    expect(await rows()).toMatchObject([{ action: path, outcome: "FORBIDDEN" }]);
   },
 );
 

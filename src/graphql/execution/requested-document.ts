@@ -14,6 +14,7 @@ import type { JsonObject } from "../../store/records.ts";
 import { databaseUnavailable, withStatus } from "../base/error-masking.ts";
 import { isDatabaseUnavailable } from "../../store/postgres/connection-errors.ts";
 import type { Context } from "../base/context.ts";
+import { denied } from "./audited.ts";
 import { defaultsOf } from "./document-reading.ts";
 
 /** The parameters of a request, whose types nothing has checked. */
@@ -24,7 +25,12 @@ export interface RequestParams {
   readonly documentId?: unknown;
 }
 
-type RequestCaller = Pick<Context, "actor" | "services">;
+/** The parameters with the text that is executed. */
+interface Found<Params> {
+  readonly params: Params;
+  /** The id of the registered document that is executed, if it was looked up. */
+  readonly document?: string;
+}
 
 /** Whether a request names a document in place of sending its text. */
 export function lacksText({ query, ...params }: RequestParams): boolean {
@@ -32,30 +38,31 @@ export function lacksText({ query, ...params }: RequestParams): boolean {
 }
 
 /** The parameters with the text that is executed, and with the variables that the token fixes. */
-export function withDocument<Params extends RequestParams>(params: Params, caller: RequestCaller): Awaitable<Params> {
+export function withDocument<Params extends RequestParams>(params: Params, caller: Context): Awaitable<Found<Params>> {
   const ids = idsOf(params);
   const bound = caller.actor.identity.documents;
   const { query } = params;
   // Yoga refuses a query of another type.
-  if (query != null && typeof query !== "string") return { ...params, documentId: undefined };
+  if (query != null && typeof query !== "string") return { params: { ...params, documentId: undefined } };
   const text = query ?? "";
   if (ids.length === 0 && text === "" && hasPersistedQuery(params)) throw persistedQueryNotSupported();
   // A request without a text is refused by Yoga.
-  if (ids.length === 0 && (text === "" || bound === null)) return params;
+  if (ids.length === 0 && (text === "" || bound === null)) return { params };
   const [id = documentIdOf(text), ...others] = ids;
   if (others.length > 0) throw badRequest("The request names several documents. Send one id.");
   if (typeof id !== "string") throw badRequest("The id of a document is a string: `sha256:` and its hash.");
   if (text !== "" && documentIdOf(text) !== id)
     throw badRequest("The id is that of another text. Send the id alone, or the text alone.");
-  if (text !== "" && bound === null) return { ...params, documentId: undefined };
+  if (text !== "" && bound === null) return { params: { ...params, documentId: undefined } };
   return withRegistered(params, id, caller);
 }
 
 async function withRegistered<Params extends RequestParams>(
   params: Params,
   id: string,
-  { actor, services }: RequestCaller,
-): Promise<Params> {
+  caller: Context,
+): Promise<Found<Params>> {
+  const { actor, services } = caller;
   const bound = actor.identity.documents;
   // A caller without a role is refused, whether there is a document or not.
   const isKnown = actor.scope !== null || bound !== null;
@@ -63,12 +70,18 @@ async function withRegistered<Params extends RequestParams>(
   if (!document && !params.query) throw notInList(id, params);
   const mine = bound?.find((one) => one.id === document?.id);
   if (!document || (params.query && params.query !== document.text) || (bound !== null && !mine))
-    throw forbidden("The token is bound to documents, and this is none of them. Send one by its id or its exact text.");
-  const variables = mine ? withFixed(params.variables, mine.variables, document) : params.variables;
-  return { ...params, query: document.text, variables, documentId: undefined };
+    return denied(caller, DENIED, forbidden(NOT_BOUND));
+  const lack = mine && fixedFlaw(params.variables, mine.variables, document);
+  if (lack != null) return denied({ ...caller, document: id }, DENIED, forbidden(lack));
+  const variables = mine ? withFixed(params.variables, mine.variables) : params.variables;
+  return { params: { ...params, query: document.text, variables, documentId: undefined }, document: id };
 }
 
-async function documentOf({ access }: RequestCaller["services"], id: string): Promise<DocumentRow | undefined> {
+/** The action of a denied document in the audit. */
+const DENIED = "DOCUMENT";
+const NOT_BOUND = "The token is bound to documents, and this is none of them. Send one by its id or its exact text.";
+
+async function documentOf({ access }: Context["services"], id: string): Promise<DocumentRow | undefined> {
   try {
     return await access.document(id);
   } catch (error) {
@@ -76,10 +89,10 @@ async function documentOf({ access }: RequestCaller["services"], id: string): Pr
   }
 }
 
-/** The variables with the fixed ones. Throws if one has another value, in the request or by default. */
-function withFixed(given: unknown, fixed: JsonObject, { text }: DocumentRow): unknown {
+/** Why a fixed variable has another value, in the request or by default; null if none has. */
+function fixedFlaw(given: unknown, fixed: JsonObject, { text }: DocumentRow): string | null {
   // Yoga refuses variables that are not an object.
-  if (!isRecord(given ?? {})) return given;
+  if (!isRecord(given ?? {})) return null;
   const sent = (given ?? {}) as Readonly<Record<string, unknown>>;
   const names = Object.keys(fixed);
   const defaults = names.every((name) => Object.hasOwn(sent, name)) ? new Map<string, unknown>() : defaultsOf(text);
@@ -87,11 +100,14 @@ function withFixed(given: unknown, fixed: JsonObject, { text }: DocumentRow): un
     const isSent = Object.hasOwn(sent, name);
     if (!isSent && !defaults.has(name)) continue;
     if (!isDeepStrictEqual(isSent ? sent[name] : defaults.get(name), fixed[name]))
-      throw forbidden(
-        `The token fixes the variable $${name} to another value${isSent ? "" : " than its default"}. Send that value${isSent ? ", or leave the variable out" : ""}.`,
-      );
+      return `The token fixes the variable $${name} to another value${isSent ? "" : " than its default"}. Send that value${isSent ? ", or leave the variable out" : ""}.`;
   }
-  return { ...sent, ...fixed };
+  return null;
+}
+
+/** The variables with the fixed ones. */
+function withFixed(given: unknown, fixed: JsonObject): unknown {
+  return isRecord(given) || given == null ? { ...given, ...fixed } : given;
 }
 
 /** The ids by which a request names its document; all are the same one in a good request. */

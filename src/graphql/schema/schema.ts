@@ -20,7 +20,7 @@ import type { AnyDriver } from "../../drivers/interfaces.ts";
 import { builder } from "../base/builder.ts";
 import { badInput } from "../base/connection.ts";
 import type { Context } from "../base/context.ts";
-import { audited, denied } from "./audited.ts";
+import { audited, denied } from "../execution/audited.ts";
 import { withDriverSettings } from "./fleet/driver-settings.ts";
 import { separatePayloads } from "../execution/query-snapshot.ts";
 import { limitResults } from "./work/results-limit.ts";
@@ -132,7 +132,7 @@ function guard(type: GraphQLObjectType, isMutation: boolean): void {
           audited(context, args, info, (own) => mutate(source, args, own, info))
       : (source, args, context: Context, info) => {
           const denial = denialOf(context.actor);
-          return denial ? denied(context, info, denial) : inner(source, args, context, info);
+          return denial ? denied(context, info.fieldName, denial) : inner(source, args, context, info);
         };
   }
 }

@@ -58,7 +58,10 @@ export function takeParams(): Plugin<object, Given> {
       if (params) setRequestParser(() => params);
     },
     onParams({ params, setParams, context }) {
-      return whenReady(withDocument(params, context.context), setParams);
+      return whenReady(withDocument(params, context.context), (found) => {
+        setParams(found.params);
+        Object.assign(context.context, { document: found.document });
+      });
     },
   };
 }

@@ -6,7 +6,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { createCallbacks } from "../callback.ts";
-import { isRejection, lackOfPage } from "../../access/access.ts";
+import { isRejection } from "../../access/access.ts";
 import type { Rejection } from "../../access/access.ts";
 import type { TlsFiles } from "../../config/values.ts";
 import type { Log } from "../../log.ts";
@@ -77,13 +77,9 @@ const TAKE_MS = 30_000;
 
 export async function startServer(given: ServerOptions): Promise<RunningServer> {
   const senders = createSenders(given.proxies ?? []);
-  const failedLogins = createFailedLogins({
-    senders,
-    log: given.log,
-    observer: given.observer,
-    noteAudit: given.services.engine.noteAudit,
-  });
-  const logins = createLogins(given.authenticator, senders, failedLogins.note);
+  const { noteAudit } = given.services.engine;
+  const failedLogins = createFailedLogins({ senders, log: given.log, observer: given.observer, noteAudit });
+  const logins = createLogins(given.authenticator, senders, failedLogins.note, noteAudit);
   const { services, log, authenticator, signInAt = null } = given;
   const signIn = new SignIn({ authenticator, logins, senders, issuer: signInAt, audit: services.engine, log });
   const options = { ...given, logins };
@@ -198,10 +194,8 @@ function createRoutes({ options, allowed, graphql, signIn, readiness }: Routed):
       return sendJson(response, 404, { error: `${request.method} ${path} does not exist; the API is at ${GRAPHQL}.` });
     if (path === "/") return void response.writeHead(302, { location: GRAPHQL }).end();
     if (path !== SCHEMA) return sendJson(response, 404, { error: `${path} does not exist; the API is at ${GRAPHQL}.` });
-    const actor = await logins.identify(request);
+    const actor = await logins.readerOf(request, SCHEMA);
     if (isRejection(actor)) return refuseUnauthenticated(response, actor);
-    const lack = lackOfPage(SCHEMA, actor);
-    if (lack !== null) return sendJson(response, 403, graphqlError(lack, "FORBIDDEN"));
     if (!introspection) return refuseIntrospection(response);
     await schema.serve(request, response);
   };

@@ -177,11 +177,15 @@ async function prepare(
   payload: SubscribePayload,
   { facts, state, id }: { readonly facts: RequestFacts; readonly state: SocketState; readonly id: string },
 ) {
-  const { schema, parse, validate, execute, subscribe, contextFactory } = yoga.getEnveloped({
-    context: { ...createContext(services, facts), budget: state.budget },
-  });
   try {
-    const { query, variables } = await withDocument(payload, { actor: facts.actor, services });
+    const { params, document: registered } = await withDocument(payload, createContext(services, facts));
+    const { schema, parse, validate, execute, subscribe, contextFactory } = yoga.getEnveloped({
+      context: {
+        ...createContext(services, { ...facts, ...(registered !== undefined && { document: registered }) }),
+        budget: state.budget,
+      },
+    });
+    const { query, variables } = params;
     const document = parse(query);
     const errors = validate(schema, document);
     if (errors.length > 0) return errors;

@@ -40,9 +40,9 @@ export async function audited(
   return payload;
 }
 
-/** Writes the row of a denied query or stream, then throws the denial. */
-export async function denied(context: Context, { fieldName }: GraphQLResolveInfo, error: GraphQLError): Promise<never> {
-  const { request } = recordOf(context, fieldName, {});
+/** Writes the row of a denied query, stream or document, then throws the denial. */
+export async function denied(context: Context, action: string, error: GraphQLError): Promise<never> {
+  const { request } = recordOf(context, action, {});
   await context.services.engine.writeAudit(request, endOfError(error));
   throw error;
 }
