@@ -36,8 +36,8 @@ export interface SignInParts {
   readonly senders: Senders;
   /** Where people sign in; null: they exchange tokens. */
   readonly issuer: IssuerSignIn | null;
-  /** Records sign-ins, sign-outs, and failed ones in the audit. Wrong tokens are noted as failed logins. */
-  readonly audit: Pick<Engine, "auditIn" | "noteAudit">;
+  /** Records sign-ins and sign-outs in the audit. */
+  readonly audit: Pick<Engine, "auditIn">;
   readonly log: Log;
 }
 
@@ -167,8 +167,11 @@ export class SignIn {
     }
     if (found.identity.kind !== "API_TOKEN" && found.identity.kind !== "CONFIGURED")
       return refuse(400, "Only a token of an account, or the configured one, can be exchanged.", "BAD_REQUEST");
-    if (found.identity.documents !== null)
-      return refuse(403, "The token is bound to documents, and cannot be exchanged for a session.", "FORBIDDEN");
+    if (found.identity.documents !== null) {
+      const message = "The token is bound to documents, and cannot be exchanged for a session.";
+      logins.noteFailure(request, token, { code: "FORBIDDEN", message, owner: found.identity });
+      return refuse(403, message, "FORBIDDEN");
+    }
     const session = await authenticator.begin(found.identity, this.#noteOf(request, "LOGIN"));
     this.#signIn(request, response, session);
     if (isPage) return redirect(response, 303, returnTo);
@@ -190,9 +193,11 @@ export class SignIn {
   }
 
   #fail(request: IncomingMessage, response: ServerResponse, failure: Failure, returnTo = GRAPHQL): void {
-    const address = this.#parts.senders.addressOf(request);
-    const end = { outcome: "FORBIDDEN", code: "UNAUTHENTICATED", reason: failure.message } as const;
-    this.#parts.audit.noteAudit({ subject: "unknown", action: "LOGIN_FAILED", address, transport: "HTTP" }, end);
+    const { message } = failure;
+    this.#parts.logins.noteFailure(request, parameters(request).get("code") ?? undefined, {
+      code: "UNAUTHENTICATED",
+      message,
+    });
     this.#page(response, failure, returnTo);
   }
 
