@@ -199,9 +199,11 @@ export class Authenticator {
   async #ofSession(secret: string, address: string): Promise<Identity | Rejection> {
     const id = idOfSession(secret);
     const known = this.#directory.session(id);
-    if (!known && this.#bucketOf(address).isEmpty()) return tooMany();
+    // Counts as a failure before it is looked up.
+    if (!known && !this.#mayFail(address)) return tooMany();
     let session = known ?? (await this.#directory.lookUpSession(id));
-    if (session?.hash !== hashOfSession(secret, this.#saltOf(session?.subject ?? ""))) return this.#failed(address);
+    if (session?.hash !== hashOfSession(secret, this.#saltOf(session?.subject ?? "")))
+      return known ? this.#failed(address) : INVALID;
     // It may have been used at another replica.
     if (isIdle(session)) session = (await this.#directory.lookUpSession(id)) ?? session;
     const identity = isIdle(session)
@@ -215,6 +217,9 @@ export class Authenticator {
     if (endedAt) return ended(`The session ended at ${endedAt.toISOString()}.`);
     if (expiresAt <= new Date()) return ended(`The session expired at ${expiresAt.toISOString()}.`);
     const session = { kind: "SESSION", id, expiresAt } as const;
+    const issuer = /^user:([^:]+):/.exec(subject)?.[1];
+    if (issuer !== undefined && !this.#jwts.isKnown(issuer))
+      return ended(`The issuer ${issuer} of the session is not configured any more.`);
     if (tokenId === null) return { ...session, subject, displayName: name, groups, ceiling: null, documents: null };
     const token = this.#directory.token(tokenId);
     const owner = token ? this.#identityOfToken(token) : ended("The token of the session has ended.");

@@ -60,6 +60,11 @@ export class JwtVerifier implements Disposable {
     return this.#issuers.size > 0;
   }
 
+  /** Whether there is an issuer of this name. */
+  isKnown(name: string): boolean {
+    return this.#issuers.values().some(({ config }) => config.name === name);
+  }
+
   [Symbol.dispose](): void {
     for (const { keys } of this.#issuers.values()) keys[Symbol.dispose]();
   }

@@ -172,6 +172,18 @@ describe("sign-in at an issuer", () => {
     expect(String(headers["set-cookie"])).not.toMatch(/ostler=\w/);
   });
 
+  test("failed sign-ins have ten rows a minute and address in the audit [R-1017]", async () => {
+    const fail = (address: string) =>
+      new Browser().send(page(ostler, "/auth/callback?code=a&state=a"), { headers: { "x-forwarded-for": address } });
+    await Promise.all(Array.from({ length: 30 }, () => fail("198.51.100.250")));
+    await fail("198.51.100.251");
+    const rowsOf = ({ sql } = ostler.test) =>
+      sql<{ address: string }[]>`select address from audit where address like '198.51.100.25%' order by id`;
+    // Rows are written in their order.
+    await eventually("the last one has its row", async () => (await rowsOf()).at(-1)?.address === "198.51.100.251");
+    expect(await rowsOf()).toHaveLength(11);
+  });
+
   test("a code is accepted once, also by a replica that did not see it", async () => {
     const { browser, callback } = await begun();
     const cookies = browser.cookiesOf(ostler.url);
@@ -203,6 +215,21 @@ describe("sign-in at an issuer", () => {
     expect(await ask(browser, ostler)).toMatchObject({
       status: 401,
       message: expect.stringMatching(/^The session ended/),
+    });
+  });
+
+  test("a session ends when its issuer is not configured any more [R-1018]", async () => {
+    issuer.user = { sub: "former" };
+    const browser = new Browser();
+    await browser.open(page(ostler));
+    const shared = { ...setup, started: false, databaseUrl: () => ostler.test.url };
+    await using same = await serviceUnderTest({ ...shared, issuers: [issuer.config({ client })] });
+    await using without = await serviceUnderTest(shared);
+    for (const { url } of [same, without]) browser.setCookies(url, browser.cookiesOf(ostler.url));
+    expect((await ask(browser, same)).viewer).toMatchObject({ subject: "user:corp:former" });
+    expect(await ask(browser, without)).toMatchObject({
+      status: 401,
+      message: expect.stringMatching(/^The issuer corp of the session/),
     });
   });
 });
@@ -341,6 +368,7 @@ test("the first credential decides: header, connection_init, cookie; an invalid 
   expect((await ask(browser, small, { ...OWN, ...bearer })).viewer).toMatchObject({ subject: "token" });
   expect((await ask(browser, small, { ...OWN, authorization: "Bearer wrong" })).status).toBe(401);
   expect(await socketOf(browser, OWN, { authorization: "Bearer wrong" })).toBe("4403");
+  for (const authorization of [5, [], {}, ""]) expect(await socketOf(browser, OWN, { authorization })).toBe("4403");
   expect(await socketOf(browser, { ...OWN, authorization: "Bearer wrong" }, bearer)).toBe("4403");
   expect(await socketOf(browser, { ...OWN, ...bearer }, { authorization: "Bearer wrong" })).toBe("connected");
   browser.setCookies(small.url, "ostler=wrong");
@@ -419,7 +447,7 @@ let addresses = 0;
 function socketOf(
   browser: Browser,
   headers: Readonly<Record<string, string>>,
-  connectionParams: Readonly<Record<string, string>> = {},
+  connectionParams: Readonly<Record<string, unknown>> = {},
 ): Promise<string> {
   class WithCookies extends WebSocket {
     constructor(url: string, protocols: string) {

@@ -162,10 +162,13 @@ interface Connecting {
   readonly connectionParams?: Readonly<Record<string, unknown>>;
 }
 
-/** The credential in the parameters of a connection; undefined: that of its request, if any. */
+/**
+ * The credential in the parameters of a connection; undefined: that of its request, if any. One that is not a text is
+ * an invalid one.
+ */
 function authorizationOf({ connectionParams }: Connecting): string | undefined {
   const given = connectionParams?.["authorization"] ?? connectionParams?.["Authorization"];
-  return typeof given === "string" ? given : undefined;
+  return given === undefined || given === null || typeof given === "string" ? (given ?? undefined) : "";
 }
 
 /**
