@@ -40,6 +40,12 @@ export async function audited(
   return payload;
 }
 
+/** Writes the row of a query that answers with a denial among its refusals. */
+export async function noteDenial(context: Context, action: string, refusals: readonly Refusal[]): Promise<void> {
+  if (refusals.some(({ code }) => code === "FORBIDDEN"))
+    await context.services.engine.writeAudit(recordOf(context, action, {}).request, endOf({ refusals }));
+}
+
 /** Writes the row of a denied query, stream or document, then throws the denial. */
 export async function denied(context: Context, action: string, error: GraphQLError): Promise<never> {
   const { request } = recordOf(context, action, {});

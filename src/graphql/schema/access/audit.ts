@@ -85,7 +85,7 @@ builder.objectType(AuditEntryRef, {
     }),
     action: t.exposeString("action", {
       description:
-        "Name of the mutation, of the denied query or stream, path of a denied page, DOCUMENT (denied), LOGIN_FAILED, START, or the command in a shell.",
+        "Name of the mutation, of the denied query or stream, path of a denied page, DOCUMENT (denied), LOGIN, LOGOUT, LOGIN_FAILED, START, or the command in a shell.",
     }),
     targets: t.stringList({
       description: "Names of what it was done to, or would have been; the first 100.",

@@ -11,6 +11,7 @@ import { pointOfNoReturn, touchesOf } from "../../../lifecycle/touches.ts";
 import type { StepHistory } from "../../../store/runs/step-durations.ts";
 import { builder, needs } from "../../base/builder.ts";
 import { callerOf } from "../../base/context.ts";
+import { noteDenial } from "../../execution/audited.ts";
 import type { Context } from "../../base/context.ts";
 import { NodeStateEnum, PowerOnFailureEnum, MachinePartEnum, VariableSourceEnum } from "../../base/enums.ts";
 import { stepHistory } from "./step-history.ts";
@@ -263,7 +264,10 @@ builder.queryField("plan", (t) =>
     description:
       "Plan of a verb, node by node: the steps in their order with an estimate of their duration and the point of no return, or the reason for a refusal. Same as the verb with `dryRun: true`: it writes nothing and blocks no other request.",
     args: { input: t.arg({ type: PlanInput, required: true, description: "Verb, with its input." }) },
-    resolve: (_root, { input }, context) =>
-      context.services.engine.submit(callerOf(context), { ...requestOf(input), dryRun: true }),
+    resolve: async (_root, { input }, context) => {
+      const answer = await context.services.engine.submit(callerOf(context), { ...requestOf(input), dryRun: true });
+      await noteDenial(context, "plan", answer.refusals);
+      return answer;
+    },
   }),
 );
