@@ -125,6 +125,23 @@ describe("verbs", () => {
     expect(lines.at(-1)?.operation.state).toBe("FAILED");
   });
 
+  test("stop and set-maintenance with an unknown name change nothing, and end with 2 [R-1024]", async () => {
+    const gate = aGate();
+    const name = await registeredNode(ostler, "AVAILABLE", { "deploy.write_image": { gate: gate.name } });
+    const id = await ostler.begin("deployNodes", [name]);
+    await gate.arrivals();
+    expect(await cli(["operations", "stop", name, "nope-2"])).toMatchObject({
+      code: 2,
+      err: expect.stringContaining("nope-2"),
+    });
+    expect(await cli(["nodes", "set-maintenance", name, "nope-2", "--reason", "fan"])).toMatchObject({ code: 2 });
+    expect(await ostler.query(`{ node(by: { name: "${name}" }) { maintenance { reason } } }`)).toEqual({
+      node: { maintenance: null },
+    });
+    gate.open();
+    expect(await ostler.operationEnds(id)).toBe("SUCCEEDED");
+  });
+
   test("nodes maintenance and nodes update name the commands that are meant", async () => {
     expect((await cli(["nodes", "maintenance", "u1"])).err).toMatch(/nodes redeploy.*nodes set-maintenance/);
     const { code, err } = await cli(["nodes", "update", "u1"]);

@@ -9,6 +9,8 @@ import { expandRange } from "../../packages/cli/src/ranges.ts";
 import { readSelection } from "../../packages/cli/src/selection.ts";
 import { safe, safeJson, table } from "../../packages/cli/src/text.ts";
 import { extraVariables, share } from "../../packages/cli/src/values.ts";
+import { NODE_VERBS as CLI_VERBS } from "../../packages/cli/src/verbs.ts";
+import { NODE_VERBS, verbOf } from "../../src/lifecycle/verbs.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "ostler-cli-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -103,6 +105,11 @@ describe("texts for terminals", () => {
     const style = { width: 12, hasColor: false, hasHeader: true };
     expect(table(["NAME", "ERROR"], [["u01", "no space left"]], style)).toBe("NAME  ERROR\nu01   no sp…\n");
   });
+});
+
+test("every verb of the service has a command", () => {
+  const mutations = NODE_VERBS.map((kind) => verbOf(kind).mutation);
+  expect(CLI_VERBS.map(({ mutation }) => mutation as string).toSorted()).toEqual(mutations.toSorted());
 });
 
 test("every command has an example that begins with its own words", () => {

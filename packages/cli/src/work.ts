@@ -294,7 +294,9 @@ export async function interruptWork(
 ): Promise<number> {
   const wait = waitOptions(flags);
   const { answer: foreseen } = await send(session.server, verb.mutation, { input: { ...input, dryRun: true } });
-  const isRefused = foreseen.acceptedCount === 0 && foreseen.errors.length > 0;
+  // The service would interrupt the work on the known nodes; an unknown name may be a slip in the others too.
+  const hasUnknown = foreseen.errors.some(({ code }) => code === "NOT_FOUND");
+  const isRefused = hasUnknown || (foreseen.acceptedCount === 0 && foreseen.errors.length > 0);
   if (flags.dryRun || isRefused) {
     if (session.output === "json") printJson(foreseen, 2);
     else warn(forecastText(verb.word, foreseen).join("\n"));
