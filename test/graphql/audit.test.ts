@@ -384,6 +384,16 @@ describe("texts of requests", () => {
     expect(rows).not.toContain(secret.slice(14, 40));
   }, 60_000);
 
+  test.each([
+    ["an address with a login", `https://admin:${CANARY}@192.0.2.7`, "https://***@192.0.2.7"],
+    ["a long text with a login at its end", `${"a".repeat(280)}://admin:${CANARY}@192.0.2.7`, "://***"],
+    ["a JWT", `eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJhIn0.${CANARY}`, "***"],
+  ])("no row contains the secret of %s [R-985]", async (_what, address, shown) => {
+    await mutate("probeNodes", { addresses: [address] });
+    expect(String((await newest({ actions: ["probeNodes"] }))?.targets)).toContain(shown);
+    expect((await storedRows()).includes(CANARY.slice(0, 8))).toBe(false);
+  });
+
   test.each(["a\u001B[31mb\u2028c", "a\0b"])(
     "no row contains control characters, wherever a mutation takes a text [R-985]",
     async (text) => {

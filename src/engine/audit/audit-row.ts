@@ -40,8 +40,11 @@ export interface AuditRecord {
 const TARGETS_MAX = 100;
 const TARGET_LENGTH_MAX = 300;
 const TEXT_LENGTH_MAX = 2_000;
-/** Sent in place of its id, for example. */
-const API_TOKEN = /ost_[0-9A-Za-z]{11,}/g;
+/** API tokens, JWTs, and logins in URLs, which a message may have cut: sent in place of an id, for example. */
+const SECRET =
+  /(ost_)[0-9A-Za-z]{11,}|eyJ[\w-]+\.[\w-]+\.[\w-]+|(:\/\/)(?:[^\s/]+(?=@)|[^\s/:@[]+:(?!\d{1,5}\b)[^\s/]+)/g;
+/** A secret at the end of a text is seen whole before the text is cut. */
+const SECRET_LENGTH_MAX = 2_000;
 const CHANGE_BYTES_MAX = 16 * 1024;
 
 /** A command in a shell, by the user of the system. */
@@ -103,7 +106,8 @@ function changeOf(edits: readonly AuditEdit[]): AuditChange {
 }
 
 function fit(text: string, length = TEXT_LENGTH_MAX): string {
-  return cutTo(plainText(cutTo(text, length)).replaceAll(API_TOKEN, "ost_***"), length);
+  const shown = plainText(cutTo(text, length + SECRET_LENGTH_MAX));
+  return cutTo(shown.replaceAll(SECRET, "$1$2***"), length);
 }
 
 function fitOrNull(text: string | null | undefined): string | null {
