@@ -97,6 +97,12 @@ describe("token of an account", () => {
     expect((await ostler.ask(NODES, {}, as(other.secret))).status).toBe(200);
   });
 
+  test("an update without a change is accepted, and the account stays as it is", async () => {
+    const { account, secret } = await tokenWith("viewer");
+    expect((await edit("updateAccount", { account })).errors).toEqual([]);
+    expect((await ostler.ask(NODES, {}, as(secret))).status).toBe(200);
+  });
+
   test("an expired token is refused with the time of its expiry", async () => {
     const { secret, id } = await tokenWith("viewer");
     await ostler.test

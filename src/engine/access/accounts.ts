@@ -56,7 +56,7 @@ export async function updateAccount(
         ...(displayName !== undefined && { displayName }),
         ...(disabled !== undefined && { disabledAt: disabled ? (account.disabledAt ?? new Date()) : null }),
       };
-      await updateAccountRow(transaction.tx, account.id, changed);
+      if (Object.keys(changed).length > 0) await updateAccountRow(transaction.tx, account.id, changed);
       const edits = editOf(account.name, account, { ...account, ...changed });
       transaction.audit(caller, { targets: [account.name], edits });
       return { accountId: account.id, refusals: [] };
