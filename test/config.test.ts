@@ -673,6 +673,10 @@ describe("invalid configuration", () => {
     for (const name of Object.keys(VARIABLES)) expect(message).toContain(name);
   });
 
+  test("OSTLER_URL, which the command line reads, does not keep the service from starting", () => {
+    expect(() => readConfig({ OSTLER_URL: "http://127.0.0.1:4000" }, [])).not.toThrow();
+  });
+
   test.each([[["--prot", "1"]], [["--port"]], [["--demo=yes"]], [["-p", "1"]]])(
     "invalid arguments %j are rejected with a list of the known flags",
     (args) => {
