@@ -202,6 +202,42 @@ test.each([
   expect(verdicts.flatMap((verdict) => (verdict.allowed ? [verdict.action] : []))).toEqual(allowed);
 });
 
+test("a restart with a step for which the site demands more shows that it is forbidden [R-573]", async () => {
+  const { createToken } = await ostler.query<{ createToken: { secret: string } }>(
+    `mutation {
+      createAccount(input: { name: "operator" }) { errors { code } }
+      setRoles(input: { principal: "account:operator", roles: [{ role: "operator" }] }) { errors { code } }
+      createToken(input: { account: "operator" }) { secret }
+      createRunbook(input: { name: "held", steps: [{ interface: ENGINE, name: "hold" }, { name: "update_firmware", args: { version: "2.1" } }] }) { errors { code } }
+    }`,
+  );
+  const name = await made();
+  await ostler.commission([name], "AVAILABLE");
+  const operation = await ostler.begin("cleanNodes", [name], { runbook: "held" });
+  await isAt(name, "CLEAN_HOLD", "HOLDING");
+  await ostler.query(`mutation { stop(input: { work: { names: ["${name}"] } }) { errors { code } } }`);
+  await ostler.operationEnds(operation);
+  const codes = async () => {
+    const headers = { authorization: `Bearer ${createToken.secret}` };
+    const { data } = await ostler.ask<{ node: { actions: Verdict[] } }>(
+      `{ node(by: { name: "${name}" }) { actions(only: [RESTART]) { code } } }`,
+      {},
+      headers,
+    );
+    const sentNow = await ostler.ask<{ restart: { errors: Refused[] } }>(
+      `mutation { restart(input: { work: { names: ["${name}"] }, dryRun: true }) { errors { code } } }`,
+      {},
+      headers,
+    );
+    return [data?.node.actions[0]?.code ?? null, sentNow.data?.restart.errors[0]?.code ?? null];
+  };
+  expect(await codes()).toEqual([null, null]);
+  await ostler.query(
+    'mutation { updateSite(input: { stepScopes: [{ step: "clean.update_firmware", scope: ADMIN }] }) { errors { code } } }',
+  );
+  expect(await codes()).toEqual(["FORBIDDEN", "FORBIDDEN"]);
+});
+
 test("a pending abort shows the step that it waits for, an immediate one does not", async () => {
   const pending = (await SITUATIONS["an abort that waits for a step"]?.()) ?? "";
   expect(await actionsOf(pending, ["ABORT"])).toMatchObject([

@@ -164,15 +164,16 @@ async function restartRefusal({ node, run: current }: Subject, context: Context)
   const names = { ref: node.name, nodeId: node.id };
   const refusal = refusalOfRestart(names, node, run ?? undefined, false);
   if (refusal !== null || run === null) return refusal;
-  const [facts, plan, operation, succeeded, isCleanedUp] = await Promise.all([
+  const [facts, plan, operation, succeeded, isCleanedUp, { policy }] = await Promise.all([
     factsAbout(node, current, context),
     load.plan.load(run.planHash),
     load.operation.load(run.operationId),
     load.succeededSteps.load(run.id),
     load.isCleanedUp.load(run.id),
+    load.site.load("policy"),
   ]);
   if (!plan || !operation) return null;
-  const [forbidden] = scopeFlaws(context.actor, operation.options, {});
+  const [forbidden] = scopeFlaws(context.actor, operation.options, policy);
   return forbidden ?? judgeRestart(node, facts, { run, isCleanedUp, plan, operation, succeeded });
 }
 
