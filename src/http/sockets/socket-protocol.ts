@@ -93,10 +93,11 @@ type Options = ServerOptions<Record<string, unknown>, SocketState>;
 export function createProtocol(parts: ProtocolParts, clients: Set<Client>) {
   const onConnect: Options["onConnect"] = async (client) => {
     const { extra } = client;
-    const found = await parts.logins.identify(extra.request, authorizationOf(client));
+    const authorization = authorizationOf(client);
+    const found = await parts.logins.identify(extra.request, authorization);
     extra.operations = client.subscriptions;
     if (isRejection(found)) {
-      extra.rejection = found.rejected === "MISSING" ? null : found.message;
+      extra.rejection = found.rejected === "MISSING" || authorization === "" ? null : found.message;
       return false;
     }
     extra.login(found);
@@ -164,7 +165,7 @@ interface Connecting {
 
 /**
  * The credential in the parameters of a connection; undefined: that of its request, if any. One that is not a text is
- * an invalid one.
+ * an empty one, so that no other takes its place.
  */
 function authorizationOf({ connectionParams }: Connecting): string | undefined {
   const given = connectionParams?.["authorization"] ?? connectionParams?.["Authorization"];
