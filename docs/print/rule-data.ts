@@ -2004,6 +2004,7 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-1003", rule: "After a sign-out the cookie is refused on every replica." },
       { id: "R-1017", rule: "Failed sign-ins have at most ten rows a minute and address in the audit." },
       { id: "R-1018", rule: "A session ends when its issuer is not configured any more." },
+      { id: "R-1019", rule: "A subject has at most twenty sessions; a further one ends the oldest." },
       {
         id: "R-1005",
         rule: "A registered document is sent by `documentId` or `extensions.persistedQuery`, over HTTP, server-sent events and WebSocket.",

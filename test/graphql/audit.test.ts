@@ -188,7 +188,7 @@ describe("denials", () => {
   });
 
   test("a denied query, mutation and dry run have rows [R-982]", async () => {
-    await ostler.ask("{ accounts { name } }", {}, as(secret));
+    await ostler.ask("{ accounts { name } again: accounts { name } }", {}, as(secret));
     await mutate("manageNodes", { nodes: { names: ["any"] } }, as(secret));
     await mutate("manageNodes", { nodes: { names: ["any"] }, dryRun: true }, as(secret));
     const denied = { outcome: "FORBIDDEN", errorCode: "FORBIDDEN", subject: `account:${VIEWER}` };

@@ -427,6 +427,16 @@ describe("end of a session", () => {
     },
   );
 
+  test("the twenty-first session of a subject ends its oldest one [R-1019]", async () => {
+    const { browser, secret } = await signedIn();
+    expect((await ask(browser, small)).status).toBe(200);
+    for (let count = 0; count < 20; count += 1) await new Browser().open(page(small, "/auth/session"), form(secret));
+    expect(await ask(browser, small)).toMatchObject({
+      status: 401,
+      message: expect.stringMatching(/^The session ended/),
+    });
+  });
+
   test("after a sign-out the cookie is refused [R-1003]", async () => {
     const { browser, account } = await signedIn();
     const cookies = browser.cookiesOf(small.url);

@@ -46,10 +46,17 @@ export async function noteDenial(context: Context, action: string, refusals: rea
     await context.services.engine.writeAudit(recordOf(context, action, {}).request, endOf({ refusals }));
 }
 
-/** Writes the row of a denied query, stream or document, then throws the denial. */
+/** Denied actions of a request. Aliases of a field would have a row each. */
+const deniedOf = new WeakMap<Context, Set<string>>();
+
+/** Writes the row of a denied query, stream or document, one of an action and request; then throws the denial. */
 export async function denied(context: Context, action: string, error: GraphQLError): Promise<never> {
-  const { request } = recordOf(context, action, {});
-  await context.services.engine.writeAudit(request, endOfError(error));
+  const actions = deniedOf.get(context) ?? new Set<string>();
+  deniedOf.set(context, actions);
+  if (!actions.has(action)) {
+    actions.add(action);
+    await context.services.engine.writeAudit(recordOf(context, action, {}).request, endOfError(error));
+  }
   throw error;
 }
 

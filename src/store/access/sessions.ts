@@ -1,5 +1,5 @@
 /** Sessions of browsers, and the subjects of issuers. */
-import { and, eq, gt, isNull, lt, sql } from "drizzle-orm";
+import { and, desc, eq, gt, isNull, lt, notInArray, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
@@ -26,9 +26,19 @@ export async function sessionById(reader: Reader, id: string): Promise<SessionRo
   return row;
 }
 
-/** Stores a session, and deletes those that expired a day ago. */
+/** Open sessions of one subject: every process keeps them in memory. */
+const SESSIONS_OF_SUBJECT = 20;
+
+/** Stores a session, ends the oldest ones of its subject, and deletes those that expired a day ago. */
 export async function insertSession(tx: Tx, row: typeof sessions.$inferInsert): Promise<void> {
   await tx.delete(sessions).where(lt(sessions.expiresAt, sql`now() - interval '1 day'`));
+  const open = and(eq(sessions.subject, row.subject), isNull(sessions.endedAt));
+  const newest = tx.select({ id: sessions.id }).from(sessions).where(open);
+  const kept = newest.orderBy(desc(sessions.createdAt)).limit(SESSIONS_OF_SUBJECT - 1);
+  await tx
+    .update(sessions)
+    .set({ endedAt: sql`now()`, version: row.version })
+    .where(and(open, notInArray(sessions.id, kept)));
   await tx.insert(sessions).values(row);
 }
 
