@@ -1906,6 +1906,7 @@ export const RULES: readonly RuleSection[] = [
         id: "R-957",
         rule: "`force`, chosen steps and steps of `Site.stepScopes` demand their scope, from runbooks too.",
       },
+      { id: "R-958", rule: "No mutation of a request is executed if its caller may not send another one of it." },
       { id: "R-960", rule: "A token acts as its account, with the account's roles, and `viewer` says so." },
       { id: "R-961", rule: "The lower scope of a token's role and its account's grants counts at any time." },
       {

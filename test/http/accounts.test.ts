@@ -152,6 +152,24 @@ describe("scope of a request", () => {
     await ostler.register(["scoped"]);
   });
 
+  test("nothing of a request is executed if its caller may not send one of its mutations [R-958]", async () => {
+    const mark = 'setMaintenance(input: { nodes: { names: ["scoped"] }, reason: "check" }) { errors { code } }';
+    const remove = 'deleteNodes(input: { nodes: { names: ["scoped"] } }) { errors { code } }';
+    const isMarked = async () =>
+      (
+        await ostler.query<{ node: { maintenance: unknown } }>(
+          '{ node(by: { name: "scoped" }) { maintenance { reason } } }',
+        )
+      ).node.maintenance !== null;
+    const document = `mutation Both($all: Boolean!) { ${mark} ... @include(if: $all) { ...More } } fragment More on Mutation { ${remove} }`;
+    const denied = await ostler.ask(document, { all: true }, as(operator));
+    expect([codeOf(denied), await isMarked()]).toEqual(["FORBIDDEN", false]);
+    expect(denied.errors[0]?.message).toContain("Mutation.deleteNodes requires the scope MANAGE");
+    expect((await ostler.ask(document, { all: false }, as(operator))).errors).toEqual([]);
+    expect(await isMarked()).toBe(true);
+    await ostler.ask('mutation { clearMaintenance(input: { nodes: { names: ["scoped"] } }) { errors { code } } }');
+  });
+
   test("the sentence of a refusal names the role and the scope [R-964]", async () => {
     const answer = await ostler.ask(
       'mutation { deployNodes(input: { nodes: { names: ["scoped"] } }) { errors { code } } }',

@@ -23,6 +23,7 @@ import type { Context } from "../base/context.ts";
 import { audited, denied } from "../execution/audited.ts";
 import { withDriverSettings } from "./fleet/driver-settings.ts";
 import { separatePayloads } from "../execution/query-snapshot.ts";
+import { rootFieldsOf } from "../execution/root-fields.ts";
 import { limitResults } from "./work/results-limit.ts";
 import { fetchable, withFetchable } from "./resource.ts";
 import { unstorable } from "../base/storable.ts";
@@ -102,19 +103,21 @@ function checkArguments(type: GraphQLObjectType): void {
 
 /**
  * Adds a check of the caller's scope to each root field. A mutation asks for the present rules first: one that begins
- * after a revocation was answered is refused.
+ * after a revocation was answered is refused. The first one checks all of the request, so that none is executed if the
+ * caller may not send another.
  */
 function guard(type: GraphQLObjectType, isMutation: boolean): void {
+  const denialOf = (name: string, actor: Actor) => {
+    const scope = type.getFields()[name]?.extensions["scope"] as Scope | null | undefined;
+    const lack = scope ? lackOf(`${type.name}.${name}`, scope, actor) : null;
+    return lack === null ? null : new GraphQLError(lack, { extensions: { code: "FORBIDDEN" } });
+  };
   for (const field of Object.values(type.getFields())) {
     const scope = field.extensions["scope"] as Scope | null | undefined;
     if (scope === undefined) throw new Error(`${type.name}.${field.name} declares no scope; add needs(…).`);
     const first = field.subscribe ? "subscribe" : "resolve";
     const inner = field[first];
     if (!inner) continue;
-    const denialOf = (actor: Actor) => {
-      const lack = scope === null ? null : lackOf(`${type.name}.${field.name}`, scope, actor);
-      return lack === null ? null : new GraphQLError(lack, { extensions: { code: "FORBIDDEN" } });
-    };
     const mutate = async (
       source: unknown,
       args: object,
@@ -123,15 +126,17 @@ function guard(type: GraphQLObjectType, isMutation: boolean): void {
     ): Promise<unknown> => {
       const actor = await context.services.access.confirm(context.actor);
       if (isRejection(actor)) throw new GraphQLError(actor.message, { extensions: { code: "UNAUTHENTICATED" } });
-      const denial = denialOf(actor);
-      if (denial) throw denial;
+      for (const name of rootFieldsOf(info)) {
+        const denial = denialOf(name, actor);
+        if (denial) throw denial;
+      }
       return inner(source, args, { ...context, actor }, info);
     };
     field[first] = isMutation
       ? (source, args: Readonly<Record<string, unknown>>, context: Context, info) =>
           audited(context, args, info, (own) => mutate(source, args, own, info))
       : (source, args, context: Context, info) => {
-          const denial = denialOf(context.actor);
+          const denial = denialOf(field.name, context.actor);
           return denial ? denied(context, info.fieldName, denial) : inner(source, args, context, info);
         };
   }
