@@ -358,11 +358,13 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
     async dump(except = []) {
       const tables = await test.sql<
         { name: string }[]
-      >`select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE' and table_name not in ('clock', 'change_inbox', 'changes', 'change_position') order by 1`;
+      >`select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE' and table_name not in ('clock', 'change_inbox', 'changes', 'change_position', 'audit_position') order by 1`;
       const parts: string[] = [];
       for (const { name } of tables.filter((table) => !except.includes(table.name))) {
+        // Written later than what they belong to.
+        const later = ["lease_until", "last_used_at", ...(name === "audit" ? ["position"] : [])];
         const [row] =
-          await test.sql`select jsonb_agg(t - 'lease_until' order by t::text)::text as rows from (select to_jsonb(t) as t from ${test.sql(name)} t) t`;
+          await test.sql`select jsonb_agg(t - ${later}::text[] order by t::text)::text as rows from (select to_jsonb(t) as t from ${test.sql(name)} t) t`;
         parts.push(`${name} ${String(row?.["rows"])}`);
       }
       return parts.join("\n");
