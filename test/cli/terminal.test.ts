@@ -6,6 +6,7 @@ import { promisify } from "node:util";
 import { afterAll, expect, test } from "vitest";
 import { BASH_COMPLETION } from "../../packages/cli/src/completion.ts";
 import { aGate } from "../support/builders.ts";
+import { eventually } from "../support/eventually.ts";
 import { registeredNode, serviceUnderTest } from "../support/service.ts";
 import { HOME, PROGRAM } from "./run-cli.ts";
 
@@ -43,7 +44,12 @@ test.each([
   if (line.includes("ber"))
     await ostler.query('mutation { createCluster(input: { name: "berlin" }) { errors { message } } }');
   if (line.includes("complete-")) await ostler.register(["complete-1", "complete-2"], {});
-  expect(await completed(line)).toEqual(words);
+  // A completion waits for the service for a moment only, and then offers nothing.
+  const offered = await eventually("bash offers words", async () => {
+    const found = await completed(line);
+    return found.length > 0 && found;
+  });
+  expect(offered).toEqual(words);
 });
 
 test.each([
