@@ -1957,7 +1957,7 @@ export const RULES: readonly RuleSection[] = [
         rule: "Each mutation has one row in the audit: who, by which credential, from where, what, on what, and how it ended.",
       },
       { id: "R-981", rule: "Refused and repeated requests have rows; dry runs, plans and reads have none." },
-      { id: "R-982", rule: "A denied query, stream, mutation or dry run has a row." },
+      { id: "R-982", rule: "A denied query, stream, mutation, dry run or plan has a row." },
       { id: "R-983", rule: "Failed logins have ten rows a minute and address, then one with their number." },
       { id: "R-984", rule: "If the row of a mutation cannot be written, nothing is done and the answer is an error." },
       { id: "R-985", rule: "No row of the audit contains a secret or a control character." },

@@ -33,7 +33,7 @@ export interface Identity {
   readonly ceiling: string | null;
   /** When the credential expires; null if it does not. */
   readonly expiresAt: Date | null;
-  /** The only documents that the credential sends; null: any. */
+  /** The only documents that the credential sends; null: it has no such limit. */
   readonly documents: readonly BoundDocument[] | null;
   /** When it was issued; only of a JWT. */
   readonly issuedAt?: Date;

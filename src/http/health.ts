@@ -12,7 +12,7 @@ import { listen, shownUrl } from "./port/listen.ts";
 import type { Services } from "../graphql/base/context.ts";
 import { METRICS, serveMetrics } from "./metrics.ts";
 import type { MetricsParts } from "./metrics.ts";
-import { hasTwoHosts } from "./port/origins.ts";
+import { isRepeated } from "./port/origins.ts";
 import { createSenders } from "./port/senders.ts";
 import { pathOf, refuseTwoHosts, sendJson, sendText } from "./graphql/respond.ts";
 
@@ -111,7 +111,7 @@ export async function startHealthServer({
   };
   const { server, silent } = await createPort({}, secured, (request, response) => {
     response.setHeader("x-content-type-options", "nosniff");
-    if (hasTwoHosts(request)) return refuseTwoHosts(response);
+    if (isRepeated(request, "host")) return refuseTwoHosts(response);
     serveHealth(parts, request, response).then(
       (isServed) => {
         // 421: a valid request to the wrong replica.

@@ -766,7 +766,7 @@ export const tokens = pgTable(
     description: text("description"),
     /** Null: those of its account. Nothing else exists yet. */
     projects: text("projects").array(),
-    /** The only documents that the token sends; null: any. */
+    /** The only documents that the token sends; null: it has no such limit. */
     documents: jsonb("documents").$type<readonly BoundDocument[]>(),
     createdAt: at("created_at").notNull().default(now),
     createdBy: text("created_by").notNull(),

@@ -9,6 +9,7 @@ import { createClient } from "graphql-ws";
 import { WebSocket } from "ws";
 import { describeDrivers } from "../../src/drivers/load.ts";
 import { buildSchema } from "../../src/graphql/schema/schema.ts";
+import { administratorOf } from "../support/accounts.ts";
 import { serviceUnderTest } from "../support/service.ts";
 
 /** The least role that may send a field; `none`: a caller without any. */
@@ -75,17 +76,8 @@ afterAll(() => ostler[Symbol.asyncDispose]());
 
 const secrets = new Map<Role, string>();
 beforeAll(async () => {
-  for (const role of LEAST) {
-    await ostler.query(`mutation { createAccount(input: { name: "is-${role}" }) { errors { message } } }`);
-    if (role !== "none")
-      await ostler.query(
-        `mutation { setRoles(input: { principal: "account:is-${role}", roles: [{ role: "${role}" }] }) { errors { message } } }`,
-      );
-    const { createToken } = await ostler.query<{ createToken: { secret: string } }>(
-      `mutation { createToken(input: { account: "is-${role}" }) { secret } }`,
-    );
-    secrets.set(role, createToken.secret);
-  }
+  const administrator = administratorOf(ostler);
+  for (const role of LEAST) secrets.set(role, (await administrator.account(...(role === "none" ? [] : [role]))).token);
   await ostler.register(["crawled"]);
   await ostler.query(
     `mutation {

@@ -26,6 +26,12 @@ test("ostler token create makes the account with its role, and prints the token 
   });
 });
 
+test("ostler token create takes the address of the service from OSTLER_URL, as clients do", async () => {
+  const environment = { OSTLER_TOKEN: TOKEN, OSTLER_URL: `${ostler.url}/graphql` };
+  const secret = await tokenCommand(environment, ["create", "--account", "by-address", "--role", "viewer"]);
+  expect(await viewer(secret)).toMatchObject({ viewer: { subject: "account:by-address" } });
+});
+
 test.each([
   ["without an account", ["--role", "viewer"], "needs --account and --role"],
   ["with an unknown role", ["--account", "robot", "--role", "boss"], "Use one of admin, manager, operator, viewer."],

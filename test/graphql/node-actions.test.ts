@@ -1,5 +1,6 @@
 /** `Node.actions`: each verdict is what the mutation answers when it is sent to the node as it is. */
 import { afterAll, expect, test } from "vitest";
+import { administratorOf, as } from "../support/accounts.ts";
 import { aGate as newGate } from "../support/builders.ts";
 import type { TestGate } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
@@ -203,11 +204,9 @@ test.each([
 });
 
 test("a restart with a step for which the site demands more shows that it is forbidden [R-573]", async () => {
-  const { createToken } = await ostler.query<{ createToken: { secret: string } }>(
+  const { token } = await administratorOf(ostler).account("operator");
+  await ostler.query(
     `mutation {
-      createAccount(input: { name: "operator" }) { errors { code } }
-      setRoles(input: { principal: "account:operator", roles: [{ role: "operator" }] }) { errors { code } }
-      createToken(input: { account: "operator" }) { secret }
       createRunbook(input: { name: "held", steps: [{ interface: ENGINE, name: "hold" }, { name: "update_firmware", args: { version: "2.1" } }] }) { errors { code } }
     }`,
   );
@@ -218,7 +217,7 @@ test("a restart with a step for which the site demands more shows that it is for
   await ostler.query(`mutation { stop(input: { work: { names: ["${name}"] } }) { errors { code } } }`);
   await ostler.operationEnds(operation);
   const codes = async () => {
-    const headers = { authorization: `Bearer ${createToken.secret}` };
+    const headers = as(token);
     const { data } = await ostler.ask<{ node: { actions: Verdict[] } }>(
       `{ node(by: { name: "${name}" }) { actions(only: [RESTART]) { code } } }`,
       {},

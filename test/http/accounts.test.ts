@@ -1,5 +1,7 @@
 /** Accounts, tokens, roles and grants, as administrators and the callers themselves meet them. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { administratorOf, as } from "../support/accounts.ts";
+import type { EditPayload } from "../support/accounts.ts";
 import { serviceUnderTest } from "../support/service.ts";
 import type { Variables } from "../support/service.ts";
 
@@ -7,45 +9,14 @@ const TOKEN = "a-token-of-some-length";
 const ostler = await serviceUnderTest({ token: TOKEN });
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-interface Edited {
-  readonly errors: readonly { readonly code: string; readonly message: string }[];
-  readonly secret?: string;
-  readonly token?: { readonly tokenId: string };
-}
+const administrator = administratorOf(ostler);
 
-const CREATED = "{ secret token { tokenId role expiresAt } errors { code message path } }";
-const OTHERS = "{ errors { code message path } }";
-
-async function edit(mutation: string, input: Variables): Promise<Edited> {
-  const type = `${mutation.slice(0, 1).toUpperCase()}${mutation.slice(1)}Input!`;
-  const fields = mutation === "createToken" ? CREATED : OTHERS;
-  const data = await ostler.query<Record<string, Edited>>(
-    `mutation Edit($input: ${type}) { ${mutation}(input: $input) ${fields} }`,
-    { input },
-  );
-  return data[mutation] as Edited;
-}
-
-let made = 0;
-
-/** A token of a new account with a role. */
-async function tokenWith(role: string | null, more: Variables = {}) {
-  const account = `account-${(made += 1)}`;
-  expect((await edit("createAccount", { name: account })).errors).toEqual([]);
-  if (role !== null)
-    expect((await edit("setRoles", { principal: `account:${account}`, roles: [{ role }] })).errors).toEqual([]);
-  const { secret = "", token, errors } = await edit("createToken", { account, ...more });
-  expect(errors).toEqual([]);
-  return { account, secret, id: token?.tokenId ?? "" };
-}
-
-const as = (secret: string) => ({ authorization: `Bearer ${secret}` });
 const codeOf = (answer: Awaited<ReturnType<typeof ostler.ask>>) => answer.errors[0]?.extensions?.["code"];
 const NODES = "{ nodes(first: 1) { totalCount } }";
 
 describe("token of an account", () => {
   test("a token acts as its account, with its roles, and says so [R-960]", async () => {
-    const { account, secret } = await tokenWith("operator");
+    const { name: account, token: secret } = await administrator.account("operator");
     const { data } = await ostler.ask("{ viewer { subject roles scope groups } }", {}, as(secret));
     expect(data).toEqual({
       viewer: { subject: `account:${account}`, roles: ["operator"], scope: "OPERATE", groups: [] },
@@ -53,15 +24,18 @@ describe("token of an account", () => {
   });
 
   test("the lower of account and ceiling counts at any time [R-961]", async () => {
-    const { account, secret } = await tokenWith("operator", { role: "manager" });
+    const { name: account, token: secret } = await administrator.accountWith({
+      roles: ["operator"],
+      token: { role: "manager" },
+    });
     const scope = async () => (await ostler.ask("{ viewer { scope } }", {}, as(secret))).data;
     expect(await scope()).toEqual({ viewer: { scope: "OPERATE" } });
-    await edit("setRoles", { principal: `account:${account}`, roles: [{ role: "admin" }] });
+    await administrator.request("setRoles", { principal: `account:${account}`, roles: [{ role: "admin" }] });
     expect(await scope()).toEqual({ viewer: { scope: "MANAGE" } });
   });
 
   test("a caller without a role is refused with its principals, and only viewer and service answer [R-962]", async () => {
-    const { account, secret } = await tokenWith(null);
+    const { name: account, token: secret } = await administrator.account();
     const refused = await ostler.ask(NODES, {}, as(secret));
     expect(codeOf(refused)).toBe("FORBIDDEN");
     expect(refused.errors[0]?.message).toContain(`account:${account}`);
@@ -79,7 +53,7 @@ describe("token of an account", () => {
   test.each(Object.entries(damaged))(
     "a token with %s is refused, and nothing says that it was close",
     async (_what, damage) => {
-      const { secret } = await tokenWith("viewer");
+      const { token: secret } = await administrator.account("viewer");
       const answer = await ostler.ask(NODES, {}, as(damage(secret)));
       expect([answer.status, codeOf(answer)]).toEqual([401, "UNAUTHENTICATED"]);
       expect(answer.errors[0]?.message).toMatch(/^Invalid token\./);
@@ -87,44 +61,44 @@ describe("token of an account", () => {
   );
 
   test("a revoked token and one of a disabled account are refused, with the reason [R-963]", async () => {
-    const one = await tokenWith("viewer");
-    expect((await edit("revokeTokens", { tokens: { ids: [one.id] } })).errors).toEqual([]);
-    expect((await ostler.ask(NODES, {}, as(one.secret))).errors[0]?.message).toMatch(/^The token was revoked at /);
-    const other = await tokenWith("viewer");
-    await edit("updateAccount", { account: other.account, disabled: true });
-    expect((await ostler.ask(NODES, {}, as(other.secret))).errors[0]?.message).toContain("is disabled");
-    await edit("updateAccount", { account: other.account, disabled: false });
-    expect((await ostler.ask(NODES, {}, as(other.secret))).status).toBe(200);
+    const one = await administrator.account("viewer");
+    await administrator.edit("revokeTokens", { tokens: { ids: [one.tokenId] } });
+    expect((await ostler.ask(NODES, {}, as(one.token))).errors[0]?.message).toMatch(/^The token was revoked at /);
+    const other = await administrator.account("viewer");
+    await administrator.request("updateAccount", { account: other.name, disabled: true });
+    expect((await ostler.ask(NODES, {}, as(other.token))).errors[0]?.message).toContain("is disabled");
+    await administrator.request("updateAccount", { account: other.name, disabled: false });
+    expect((await ostler.ask(NODES, {}, as(other.token))).status).toBe(200);
   });
 
   test("an update without a change is accepted, and the account stays as it is", async () => {
-    const { account, secret } = await tokenWith("viewer");
-    expect((await edit("updateAccount", { account })).errors).toEqual([]);
+    const { name: account, token: secret } = await administrator.account("viewer");
+    await administrator.edit("updateAccount", { account });
     expect((await ostler.ask(NODES, {}, as(secret))).status).toBe(200);
   });
 
   test("an expired token is refused with the time of its expiry", async () => {
-    const { secret, id } = await tokenWith("viewer");
+    const { token: secret, tokenId: id } = await administrator.account("viewer");
     await ostler.test
       .sql`update tokens set expires_at = now() - interval '1 minute', version = version + 1 where id = ${id}`;
     await ostler.test.sql`update access_version set version = version + 1`;
-    await edit("putRole", { name: "any", scope: "READ" });
+    await administrator.request("putRole", { name: "any", scope: "READ" });
     expect((await ostler.ask(NODES, {}, as(secret))).errors[0]?.message).toMatch(/^The token expired at /);
   });
 
   test("a token in the URL is ignored", async () => {
-    const { secret } = await tokenWith("admin");
+    const { token: secret } = await administrator.account("admin");
     const response = await fetch(`${ostler.url}/graphql?token=${secret}&query=${encodeURIComponent(NODES)}`);
     expect(response.status).toBe(401);
   });
 
   test("a token is stored only as a hash", async () => {
-    const { secret } = await tokenWith("viewer");
+    const { token: secret } = await administrator.account("viewer");
     expect(await ostler.dump()).not.toContain(secret.slice(14, 40));
   });
 
   test("two headers Authorization are refused", async () => {
-    const { secret } = await tokenWith("viewer");
+    const { token: secret } = await administrator.account("viewer");
     const headers: [string, string][] = [
       ["authorization", `Bearer ${secret}`],
       ["authorization", `Bearer ${TOKEN}`],
@@ -147,8 +121,8 @@ describe("scope of a request", () => {
   let operator = "";
   let viewer = "";
   beforeAll(async () => {
-    operator = (await tokenWith("operator")).secret;
-    viewer = (await tokenWith("viewer")).secret;
+    operator = (await administrator.account("operator")).token;
+    viewer = (await administrator.account("viewer")).token;
     await ostler.register(["scoped"]);
   });
 
@@ -187,12 +161,15 @@ describe("scope of a request", () => {
       'cleanNodes(input: { nodes: { names: ["scoped"] }, steps: [{ name: "erase_disks" }], dryRun: true })',
     ],
   ])("%s needs MANAGE, in a dry run too [R-965]", async (_what, request) => {
-    const { data } = await ostler.ask<Record<string, Edited>>(
+    const { data } = await ostler.ask<Record<string, EditPayload>>(
       `mutation { it: ${request} { errors { code message } } }`,
       {},
       as(operator),
     );
-    expect(data?.["it"]?.errors).toMatchObject([{ code: "FORBIDDEN" }]);
+    const message = expect.stringContaining(
+      "requires the scope MANAGE. The credential of the role operator has OPERATE",
+    ) as string;
+    expect(data?.["it"]?.errors).toMatchObject([{ code: "FORBIDDEN", message }]);
   });
 
   test("verbs and actions of a node are forbidden for those who may not ask for them [R-966]", async () => {
@@ -240,22 +217,22 @@ describe("bad input", () => {
     ["an account that exists", "createAccount", { name: "Someone" }, "INVALID_INPUT"],
     ["an unknown token", "revokeTokens", { tokens: { ids: ["0000000000"] } }, "NOT_FOUND"],
   ])("%s is refused", async (_what, mutation, input, code) => {
-    await edit("createAccount", { name: "someone" });
-    expect((await edit(mutation, input)).errors).toMatchObject([{ code }]);
+    await administrator.request("createAccount", { name: "someone" });
+    expect((await administrator.request(mutation, input)).errors).toMatchObject([{ code }]);
   });
 
   test("a role in use is not deleted; an unused one is [R-967]", async () => {
-    expect((await edit("putRole", { name: "night", scope: "OPERATE" })).errors).toEqual([]);
-    const { account } = await tokenWith("night");
-    expect((await edit("deleteRole", { name: "night" })).errors).toMatchObject([{ code: "IN_USE" }]);
-    await edit("setRoles", { principal: `account:${account}`, roles: [] });
-    expect((await edit("deleteRole", { name: "night" })).errors).toEqual([]);
+    await administrator.edit("putRole", { name: "night", scope: "OPERATE" });
+    const { name: account } = await administrator.account("night");
+    expect((await administrator.request("deleteRole", { name: "night" })).errors).toMatchObject([{ code: "IN_USE" }]);
+    await administrator.request("setRoles", { principal: `account:${account}`, roles: [] });
+    await administrator.edit("deleteRole", { name: "night" });
   });
 
   test("the last administrator is neither removed, limited nor disabled [R-968]", async () => {
     await using other = await serviceUnderTest({ token: TOKEN });
     const change = async (request: string) =>
-      (await other.query<{ it: Edited }>(`mutation { it: ${request} { errors { code message } } }`)).it.errors.map(
+      (await other.query<{ it: EditPayload }>(`mutation { it: ${request} { errors { code message } } }`)).it.errors.map(
         ({ code }) => code,
       );
     expect(await change('createAccount(input: { name: "root" })')).toEqual([]);
@@ -271,7 +248,7 @@ describe("bad input", () => {
 });
 
 test("a flood of wrong tokens is refused with 429, and good tokens of the same address are served [R-969]", async () => {
-  const { secret } = await tokenWith("viewer");
+  const { token: secret } = await administrator.account("viewer");
   const statuses = await Promise.all(
     Array.from({ length: 200 }, async () => (await ostler.ask(NODES, {}, as("wrong"))).status),
   );

@@ -2,6 +2,7 @@
 import { createClient } from "graphql-ws";
 import { afterAll, describe, expect, test } from "vitest";
 import { WebSocket } from "ws";
+import { administratorOf } from "../support/accounts.ts";
 import { Browser } from "../support/browser.ts";
 import { CLIENT_ID, CLIENT_SECRET, startIssuer } from "../support/issuer.ts";
 import { eventually } from "../support/eventually.ts";
@@ -33,6 +34,9 @@ async function newestRow({ test: { sql } }: ServiceUnderTest, action: string): P
   return row ?? null;
 }
 
+/** Of the service where people sign in with tokens. */
+const administrator = administratorOf(small);
+
 const OWN = { "sec-fetch-site": "same-origin" };
 const QUERY = "{ viewer { subject scope groups } }";
 const page = (service: ServiceUnderTest, path = "/graphql") => `${service.url}${path}`;
@@ -56,27 +60,6 @@ async function ask(browser: Browser, service: ServiceUnderTest, headers: Variabl
   return { status, viewer: data?.viewer, message: errors?.[0]?.message };
 }
 
-async function edit(service: ServiceUnderTest, mutation: string, input: Variables): Promise<Record<string, unknown>> {
-  const type = `${mutation.slice(0, 1).toUpperCase()}${mutation.slice(1)}Input!`;
-  const fields = mutation === "createToken" ? "secret token { tokenId }" : "__typename";
-  const data = await service.query<Record<string, { errors: unknown[] } & Record<string, unknown>>>(
-    `mutation Edit($input: ${type}) { ${mutation}(input: $input) { ${fields} errors { message } } }`,
-    { input },
-  );
-  expect(data[mutation]?.errors).toEqual([]);
-  return data[mutation] ?? {};
-}
-
-let accounts = 0;
-
-async function tokenWith(role: string): Promise<{ secret: string; id: string; account: string }> {
-  const account = `person-${(accounts += 1)}`;
-  await edit(small, "createAccount", { name: account, displayName: "A person" });
-  await edit(small, "setRoles", { principal: `account:${account}`, roles: [{ role }] });
-  const { secret, token } = await edit(small, "createToken", { account, role });
-  return { account, secret: secret as string, id: (token as { tokenId: string }).tokenId };
-}
-
 const form = (token: string, returnTo = "/graphql", headers: Readonly<Record<string, string>> = OWN) => ({
   method: "POST",
   headers: { "content-type": "application/x-www-form-urlencoded", ...headers },
@@ -86,15 +69,15 @@ const form = (token: string, returnTo = "/graphql", headers: Readonly<Record<str
 /** A browser with a session of an account. */
 async function signedIn(role = "operator") {
   const browser = new Browser();
-  const token = await tokenWith(role);
-  const { status } = await browser.send(page(small, "/auth/session"), form(token.secret));
+  const account = await administrator.accountWith({ roles: [role], token: { role } });
+  const { status } = await browser.send(page(small, "/auth/session"), form(account.token));
   expect(status).toBe(303);
-  return { browser, ...token };
+  return { browser, ...account };
 }
 
 describe("sign-in at an issuer", () => {
   test("GraphiQL leads to the issuer and back to the same page, with the rights of person and groups [R-996]", async () => {
-    await edit(ostler, "setRoles", { principal: "group:corp:ops", roles: [{ role: "operator" }] });
+    await administratorOf(ostler).edit("setRoles", { principal: "group:corp:ops", roles: [{ role: "operator" }] });
     issuer.user = { sub: "ada", name: "Ada", groups: ["ops"] };
     const browser = new Browser();
     const seen = await browser.open(page(ostler, "/graphql?query=%7Ba%7D"));
@@ -236,23 +219,23 @@ describe("sign-in at an issuer", () => {
 
 describe("sign-in with a token", () => {
   test("a session has the rights of its token, and ends with it [R-997]", async () => {
-    const { browser, account, id } = await signedIn("viewer");
-    expect((await ask(browser, small)).viewer).toMatchObject({ subject: `account:${account}`, scope: "READ" });
-    await edit(small, "revokeTokens", { tokens: { ids: [id] } });
+    const { browser, name, tokenId } = await signedIn("viewer");
+    expect((await ask(browser, small)).viewer).toMatchObject({ subject: `account:${name}`, scope: "READ" });
+    await administrator.revoke({ tokenId });
     expect((await ask(browser, small)).status).toBe(401);
     const other = await signedIn("viewer");
-    await edit(small, "updateAccount", { account: other.account, disabled: true });
+    await administrator.edit("updateAccount", { account: other.name, disabled: true });
     expect((await ask(other.browser, small)).status).toBe(401);
   });
 
   test("the cookie is for this host, and not for scripts", async () => {
-    const { secret } = await tokenWith("viewer");
-    const local = await new Browser().send(page(small, "/auth/session"), form(secret));
+    const { token } = await administrator.account("viewer");
+    const local = await new Browser().send(page(small, "/auth/session"), form(token));
     expect(local.headers["set-cookie"]).toEqual([
       expect.stringMatching(/^ostler=[\w-]{43}; Max-Age=\d+; Path=\/; HttpOnly; SameSite=Lax$/),
     ]);
     const secured = { host: "ostler.example", "x-forwarded-proto": "https" };
-    const behind = await new Browser().send(page(small, "/auth/session"), form(secret, "/", { ...OWN, ...secured }));
+    const behind = await new Browser().send(page(small, "/auth/session"), form(token, "/", { ...OWN, ...secured }));
     expect(behind.headers["set-cookie"]).toEqual([
       expect.stringMatching(/^__Host-ostler=[\w-]{43}; Max-Age=\d+; Path=\/; HttpOnly; Secure; SameSite=Lax$/),
     ]);
@@ -353,8 +336,8 @@ describe("the cookie counts only for pages of the service [R-998]", () => {
   test.each(FOREIGN.filter(([, headers]) => Object.keys(headers).length > 0))(
     "%s can neither sign in nor sign out",
     async (_what, headers) => {
-      const { browser, secret } = await signedIn();
-      const tried = await new Browser().send(page(small, "/auth/session"), form(secret, "/", headers));
+      const { browser, token } = await signedIn();
+      const tried = await new Browser().send(page(small, "/auth/session"), form(token, "/", headers));
       expect([tried.status, tried.headers["set-cookie"]]).toEqual([403, undefined]);
       expect((await browser.send(page(small, "/auth/logout"), { method: "POST", headers })).status).toBe(403);
       expect((await ask(browser, small)).status).toBe(200);
@@ -409,28 +392,28 @@ describe("end of a session", () => {
   test.each(Object.entries(EARLIER))(
     "a session that ended %s is refused, and leads to the sign-in and back [R-1002]",
     async (_what, [column, seconds]) => {
-      const { browser, account, secret } = await signedIn();
+      const { browser, name, token } = await signedIn();
       await small.test.sql`
         with next as (update access_version set version = version + 1 returning version)
         update sessions
         set ${small.test.sql(column)} = now() - ${seconds} * interval '1 second', version = next.version from next
-        where subject = ${`account:${account}`}`;
+        where subject = ${`account:${name}`}`;
       // An answered change is known.
-      await tokenWith("viewer");
+      await administrator.account("viewer");
       const refused = await ask(browser, small);
       expect([refused.status, refused.message]).toEqual([401, expect.stringMatching(/^The session (ended|expired)/)]);
       expect(await socketOf(browser, OWN)).toBe("4403");
       const login = await browser.open(page(small, "/graphql?query=a"));
       expect(login.url).toBe(page(small, `/auth/login?return=${encodeURIComponent("/graphql?query=a")}`));
-      const back = await browser.open(page(small, "/auth/session"), form(secret, "/graphql?query=a"));
+      const back = await browser.open(page(small, "/auth/session"), form(token, "/graphql?query=a"));
       expect([back.status, back.url]).toEqual([200, page(small, "/graphql?query=a")]);
     },
   );
 
   test("the twenty-first session of a subject ends its oldest one [R-1019]", async () => {
-    const { browser, secret } = await signedIn();
+    const { browser, token } = await signedIn();
     expect((await ask(browser, small)).status).toBe(200);
-    for (let count = 0; count < 20; count += 1) await new Browser().open(page(small, "/auth/session"), form(secret));
+    for (let count = 0; count < 20; count += 1) await new Browser().open(page(small, "/auth/session"), form(token));
     expect(await ask(browser, small)).toMatchObject({
       status: 401,
       message: expect.stringMatching(/^The session ended/),
@@ -438,12 +421,12 @@ describe("end of a session", () => {
   });
 
   test("after a sign-out the cookie is refused [R-1003]", async () => {
-    const { browser, account } = await signedIn();
+    const { browser, name } = await signedIn();
     const cookies = browser.cookiesOf(small.url);
     const seen = await browser.open(page(small, "/auth/logout"), { method: "POST", headers: OWN });
     expect([seen.status, seen.body]).toEqual([200, expect.stringContaining("You are signed out.")]);
     expect(browser.cookiesOf(small.url)).toBe("");
-    expect(await newestRow(small, "LOGOUT")).toMatchObject({ subject: `account:${account}` });
+    expect(await newestRow(small, "LOGOUT")).toMatchObject({ subject: `account:${name}` });
     browser.setCookies(small.url, cookies);
     expect(await ask(browser, small)).toMatchObject({
       status: 401,

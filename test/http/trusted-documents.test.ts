@@ -8,6 +8,7 @@ import { WebSocket } from "ws";
 import { unfitDocuments } from "../../src/graphql/execution/document-reading.ts";
 import { documents } from "../../src/store/tables.ts";
 import { documentIdOf } from "../../src/runtime/document-id.ts";
+import { administratorOf, as } from "../support/accounts.ts";
 import { eventually } from "../support/eventually.ts";
 import { serviceUnderTest } from "../support/service.ts";
 import type { Variables } from "../support/service.ts";
@@ -47,30 +48,15 @@ async function register(input: Variables): Promise<Edited> {
 
 const registerTexts = (...texts: readonly string[]) => register({ documents: texts.map((text) => ({ text })) });
 
-async function createToken(input: Variables): Promise<Edited> {
-  const { createToken: created } = await ostler.query<{ createToken: Edited }>(
-    "mutation Create($input: CreateTokenInput!) { createToken(input: $input) { secret token { tokenId } errors { code message path } } }",
-    { input },
-  );
-  return created;
-}
+const administrator = administratorOf(ostler);
 
-let made = 0;
-
-/** The secret of a token of a new account with a role, bound to documents. */
+/** The token of a new account with a role, bound to documents. */
 async function robot(bound: readonly Variables[] | undefined, role: string | null = "operator"): Promise<string> {
-  const account = `robot-${(made += 1)}`;
-  const roles = role === null ? [] : [{ role }];
-  await ostler.query(
-    `mutation Make($principal: String!, $name: String!, $roles: [RoleGrantInput!]!) {
-      createAccount(input: { name: $name }) { errors { message } }
-      setRoles(input: { principal: $principal, roles: $roles }) { errors { message } }
-    }`,
-    { name: account, principal: `account:${account}`, roles },
-  );
-  const { secret = "", errors } = await createToken({ account, documents: bound });
-  expect(errors).toEqual([]);
-  return secret;
+  const { token } = await administrator.accountWith({
+    roles: role === null ? [] : [role],
+    token: { documents: bound },
+  });
+  return token;
 }
 
 /** The rows of a token in the audit. */
@@ -79,7 +65,6 @@ async function rowsOf(secret: string, { sql } = ostler.test): Promise<unknown[]>
   return [...(await sql`select action, outcome, code, document from audit where credential = ${tokenId} order by id`)];
 }
 
-const as = (secret: string) => ({ authorization: `Bearer ${secret}` });
 const id = documentIdOf;
 const persisted = (text: string) => ({ persistedQuery: { version: 1, sha256Hash: id(text).slice("sha256:".length) } });
 const codeOf = ({ errors = [] }: Result) => errors[0]?.extensions?.["code"];
@@ -94,12 +79,12 @@ describe.each(EACH_TRANSPORT)("over $name", ({ name, ask }) => {
   const mayWrite = name !== "GET";
 
   test("a registered document is sent by its id, in each of its forms [R-1005]", async () => {
-    const viewer = await robot(undefined, "viewer");
+    const viewer = await administrator.account("viewer");
     const forms = [{ documentId: id(WHO) }, { extensions: persisted(WHO) }, { extensions: { documentId: id(WHO) } }];
     for (const form of forms)
-      expect((await send(viewer, form)).data).toEqual({ viewer: { subject: `account:robot-${made}` } });
+      expect((await send(viewer.token, form)).data).toEqual({ viewer: { subject: `account:${viewer.name}` } });
     expect(
-      (await send(viewer, { documentId: id(FIND), variables: { name: "one" }, operationName: "Find" })).data,
+      (await send(viewer.token, { documentId: id(FIND), variables: { name: "one" }, operationName: "Find" })).data,
     ).toEqual({ node: { name: "one" } });
   });
 
@@ -226,23 +211,13 @@ test.each(["/metrics", "/schema.graphql"])(
   "%s is not for a token that is bound to documents [R-1008]",
   async (path) => {
     await using watched = await serviceUnderTest({ token: TOKEN, watched: true });
-    const { registerDocuments } = await watched.query<{ registerDocuments: Edited }>(
-      "mutation ($text: String!) { registerDocuments(input: { documents: [{ text: $text }] }) { errors { message } } }",
-      { text: WHO },
-    );
-    expect(registerDocuments.errors).toEqual([]);
-    const { createToken: bound } = await watched.query<{ createToken: Edited }>(
-      `mutation ($id: String!) {
-      createAccount(input: { name: "robot" }) { errors { message } }
-      setRoles(input: { principal: "account:robot", roles: [{ role: "admin" }] }) { errors { message } }
-      createToken(input: { account: "robot", documents: [{ id: $id }] }) { secret errors { message } }
-    }`,
-      { id: id(WHO) },
-    );
-    const response = await fetch(`${watched.url}${path}`, { headers: as(bound.secret ?? "") });
+    const { edit, accountWith } = administratorOf(watched);
+    await edit("registerDocuments", { documents: [{ text: WHO }] });
+    const { token } = await accountWith({ roles: ["admin"], token: { documents: [{ id: id(WHO) }] } });
+    const response = await fetch(`${watched.url}${path}`, { headers: as(token) });
     expect(response.status).toBe(403);
     expect(await response.text()).toContain("bound to documents");
-    const rows = () => rowsOf(bound.secret ?? "", watched.test);
+    const rows = () => rowsOf(token, watched.test);
     await eventually("the denial has a row", async () => (await rows()).length > 0);
     expect(await rows()).toMatchObject([{ action: path, outcome: "FORBIDDEN" }]);
   },
@@ -340,22 +315,15 @@ describe("registration", () => {
   test("a document is not removed while a token that can be used is bound to it [R-1012]", async () => {
     const text = "query Removed { viewer { subject } }";
     await registerTexts(text);
-    const account = "someone";
-    await ostler.query('mutation { createAccount(input: { name: "someone" }) { errors { message } } }');
-    const { token } = await createToken({ account, documents: [{ id: id(text), variables: {} }] });
+    const bound = await administrator.accountWith({ roles: [], token: { documents: [{ id: id(text) }] } });
     expect((await register({ remove: [id(text)] })).errors).toMatchObject([
       {
         code: "IN_USE",
         path: ["input", "remove", "0"],
-        message: expect.stringContaining(token?.tokenId ?? "") as string,
+        message: expect.stringContaining(bound.tokenId) as string,
       },
     ]);
-    await ostler.query(
-      "mutation ($ids: [String!]!) { revokeTokens(input: { tokens: { ids: $ids } }) { errors { code } } }",
-      {
-        ids: [token?.tokenId],
-      },
-    );
+    await administrator.revoke(bound);
     expect((await TRANSPORTS.POST(ostler.url, { documentId: id(text), headers: as(TOKEN) })).errors).toBeUndefined();
     expect((await register({ remove: [id(text)] })).errors).toEqual([]);
     expect(codeOf(await TRANSPORTS.POST(ostler.url, { documentId: id(text), headers: as(TOKEN) }))).toBe(
@@ -399,16 +367,18 @@ describe("a token for documents", () => {
       ["input", "documents", "0", "variables"],
     ],
   ])("is not created with %s [R-1014]", async (_what, bound, code, path) => {
-    await ostler.query('mutation { createAccount(input: { name: "bound" }) { errors { message } } }');
-    expect((await createToken({ account: "bound", documents: bound })).errors).toMatchObject([{ code, path }]);
+    await administrator.request("createAccount", { name: "bound" });
+    const { errors } = await administrator.request("createToken", { account: "bound", documents: bound });
+    expect(errors).toMatchObject([{ code, path }]);
   });
 
   test("shows its documents with the fixed variables", async () => {
-    await robot([{ id: id(FIND), variables: { name: "one" } }, { id: id(WHO) }]);
+    const bound = [{ id: id(FIND), variables: { name: "one" } }, { id: id(WHO) }];
+    const robotOfTwo = await administrator.accountWith({ roles: [], token: { documents: bound } });
     const { accounts } = await ostler.query<{ accounts: { name: string; tokens: unknown[] }[] }>(
       "{ accounts { name tokens { documents { id variables } } } }",
     );
-    expect(accounts.find(({ name }) => name === `robot-${made}`)?.tokens).toEqual([
+    expect(accounts.find(({ name }) => name === robotOfTwo.name)?.tokens).toEqual([
       {
         documents: [
           { id: id(FIND), variables: { name: "one" } },

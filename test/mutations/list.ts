@@ -269,6 +269,30 @@ export const MUTATIONS: readonly Mutation[] = [
     to: "credential.length === this.#token.length",
     tests: ["test/access/access.test.ts"],
   },
+  {
+    id: "M37",
+    breaks: "a token does not exceed its ceiling",
+    file: "src/lifecycle/scopes.ts",
+    from: 'scope: includesScope(granted, limit ?? "READ") ? limit : granted,',
+    to: "scope: granted,",
+    tests: ["test/access/access.test.ts", "test/http/accounts.test.ts"],
+  },
+  {
+    id: "M38",
+    breaks: "a mutation asks for the present rules before it begins",
+    file: "src/access/authenticator.ts",
+    from: "    await this.#directory.refresh();\n    // A mutation over a socket is a use of the session too.",
+    to: "    // A mutation over a socket is a use of the session too.",
+    tests: ["test/http/access-changes.test.ts"],
+  },
+  {
+    id: "M39",
+    breaks: "the row of the audit and the effect are one transaction",
+    file: "src/engine/transaction.ts",
+    from: "if (audited.size > 0) await insertAuditRows(tx, rowsOf(audited));",
+    to: "if (audited.size > 0) void database.transaction((other) => insertAuditRows(other, rowsOf(audited)));",
+    tests: ["test/graphql/audit.test.ts"],
+  },
   // Drivers, settings, client
   {
     id: "M32",

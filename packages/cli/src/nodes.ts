@@ -103,7 +103,7 @@ export async function getNodes(session: Session, selection: Selection | null): P
 
 export async function showNode(session: Session, name: string): Promise<number> {
   const { node } = await send(session.server, "node", { name });
-  if (!node) throw new CliError(EXIT.refused, `There is no node ${safe(name)}.`);
+  if (!node) throw new CliError(EXIT.refused, `Node ${safe(name)} does not exist.`);
   if (session.output === "json") printJson(node, 2);
   else printFields(session, node);
   return EXIT.done;

@@ -1,8 +1,7 @@
 /** Texts for terminals: without control characters, in columns, with times and durations for people. */
 
 /** C0 and C1 controls, line separators, and marks that change the direction of text. */
-// oxlint-disable-next-line no-control-regex -- these characters are what is looked for
-const CONTROLS = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+const CONTROLS = /[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu;
 
 function escaped(character: string): string {
   const code = character.charCodeAt(0);

@@ -5,7 +5,8 @@
 import { INPUT_FIELDS } from "./requests.ts";
 import type { Answers, InputField } from "./requests.ts";
 
-type NodeVerb =
+/** Mutations that start work on nodes. */
+export type NodeVerb =
   | "manageNodes"
   | "inspectNodes"
   | "provideNodes"

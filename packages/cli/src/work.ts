@@ -16,7 +16,7 @@ import type { Session } from "./session.ts";
 import { durationText, plural } from "./text.ts";
 import { extraVariables, duration, inputValue, share } from "./values.ts";
 import { hasMember, inputFlags } from "./verbs.ts";
-import type { Verb } from "./verbs.ts";
+import type { NodeVerb, Verb } from "./verbs.ts";
 import { awaitOperations } from "./wait.ts";
 
 /** Flags of verbs beside those of members of the input. */
@@ -50,23 +50,7 @@ type Started = Answers["deployNodes"]["answer"] & {
   readonly operations?: readonly { readonly id: string; readonly uuid: string }[];
 };
 type Plan = NonNullable<Started["summary"]>;
-type StartVerb = Verb<
-  Extract<
-    keyof Answers,
-    | "manageNodes"
-    | "inspectNodes"
-    | "provideNodes"
-    | "cleanNodes"
-    | "commissionNodes"
-    | "deployNodes"
-    | "redeployNodes"
-    | "undeployNodes"
-    | "decommissionNodes"
-    | "setPower"
-    | "setBootDevice"
-    | "restart"
-  >
->;
+type StartVerb = Verb<NodeVerb | "restart">;
 type InterruptVerb = Verb<"abort" | "stop" | "withdrawAbort" | "releaseHolds">;
 
 /** Data loss of more nodes than these is confirmed with their number. */

@@ -57,7 +57,7 @@ const FLAGS: Readonly<Record<string, NodeFilterOfText>> = {
 };
 
 interface Field {
-  /** Words that the field accepts; absent: any text. */
+  /** The only words that the field accepts; absent: it accepts every text. */
   readonly words?: readonly string[];
   /** Further operators beside `:`. */
   readonly operators?: readonly FilterOperator[];

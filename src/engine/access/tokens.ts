@@ -29,7 +29,7 @@ export interface NewToken {
   readonly description?: string | undefined;
   /** Default: 90. */
   readonly expiresInDays?: number | undefined;
-  /** The only documents that the token sends. Default: any. */
+  /** The only documents that the token sends. Default: no such limit. */
   readonly documents?: readonly BoundDocument[] | undefined;
 }
 

@@ -147,9 +147,7 @@ export async function judgeRequest(
   keyring: Keyring,
   { caller, policy, terms, parts }: DecidedRequest,
 ): Promise<Judgement> {
-  const forbidden = parts.flatMap(({ submission: { options } }) =>
-    scopeFlaws({ roles: [], ...caller }, options, policy),
-  );
+  const forbidden = parts.flatMap(({ submission: { options } }) => scopeFlaws(caller, options, policy));
   if (forbidden.length > 0) return { answer: refuseRequest(forbidden) };
   const answers = parts.flatMap((part) => part.answers);
   const isRefused = answers.some(({ refusal }) => refusal !== null);

@@ -11,8 +11,8 @@ export const EDITS_MAX = 101;
 const VALUE_LENGTH_MAX = 1_000;
 
 /**
- * The difference of an object before and after an edit; none if there is no difference. Null: there was no object, or
- * is none any more. `secret`: names of members whose values are masked, wherever they are.
+ * The difference of an object before and after an edit; none if there is no difference. Null: before its creation, or
+ * after its deletion. `secret`: names of members whose values are masked, wherever they are.
  */
 export function editOf(
   target: string,

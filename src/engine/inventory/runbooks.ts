@@ -102,7 +102,7 @@ async function editRunbook(
     requireNone(flawsOf(given));
     const runbookId = await transact(async (transaction) => {
       const { policy } = await readSite(transaction.tx);
-      requireNone(stepScopeFlaws({ roles: [], ...caller }, given.steps ?? [], { ...policy, path: ["input", "steps"] }));
+      requireNone(stepScopeFlaws(caller, given.steps ?? [], { ...policy, path: ["input", "steps"] }));
       return change(transaction);
     });
     return { runbookId, refusals: [] };

@@ -6,7 +6,7 @@ import type { SitePolicy, StepChoice, VerbOptions } from "../../store/records.ts
 import { stepLabel } from "./plan.ts";
 
 /** The rights of the caller; they name no subject, because callers with equal rights share events. */
-type Rights = Pick<Access, "scope" | "roles">;
+type Rights = Pick<Access, "scope"> & Partial<Pick<Access, "roles">>;
 
 /** The flaws of what a caller may not ask for: `force`, chosen steps, and steps for which the site demands more. */
 export function scopeFlaws(
@@ -40,9 +40,9 @@ export function stepScopeFlaws(
 function forbidden(
   what: string,
   needed: Scope,
-  { caller: { scope, roles }, path }: { readonly caller: Rights; readonly path: readonly string[] },
+  { caller: { scope, roles = [] }, path }: { readonly caller: Rights; readonly path: readonly string[] },
 ): Refusal {
-  const own = roles.length === 1 ? `The role ${roles[0]} gives` : `The roles ${roles.join(", ")} give`;
-  const message = `${what} requires the scope ${needed}. ${own} ${scope ?? "none"} with this credential.`;
+  const of = roles.length === 0 ? "" : ` of the role ${roles.join(", ")}`;
+  const message = `${what} requires the scope ${needed}. The credential${of} has ${scope ?? "none"}.`;
   return { code: "FORBIDDEN", message, path };
 }

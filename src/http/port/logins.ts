@@ -6,6 +6,7 @@ import type { Authenticator } from "../../access/authenticator.ts";
 import type { Engine } from "../../engine/engine.ts";
 import type { RequestErrorCode } from "../../errors.ts";
 import type { NoteFailedLogin } from "./failed-logins.ts";
+import { isRepeated } from "./origins.ts";
 import { countedSession } from "../sign-in/cookies.ts";
 import type { Senders } from "./senders.ts";
 
@@ -42,7 +43,7 @@ export function createLogins(
         authorization,
         session,
         address: senders.addressOf(request),
-        isAmbiguous: hasTwoCredentials(request),
+        isAmbiguous: isRepeated(request, "authorization"),
       });
       if (isRejection(found)) noteFailure(request, authorization ?? session, { ...found, ...rejectionStatus(found) });
       return found;
@@ -80,9 +81,4 @@ export function rejectionStatus({ rejected }: Rejection): { readonly status: num
 export function setRejectionHeaders(response: ServerResponse, status: number): void {
   if (status === 401) response.setHeader("www-authenticate", "Bearer");
   if (status === 429 || status === 503) response.setHeader("retry-after", "1");
-}
-
-/** Node would pass on the first of several headers. */
-function hasTwoCredentials({ rawHeaders }: IncomingMessage): boolean {
-  return rawHeaders.filter((name, index) => index % 2 === 0 && name.toLowerCase() === "authorization").length > 1;
 }

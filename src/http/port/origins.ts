@@ -54,9 +54,12 @@ export function isMeantForUs(
   );
 }
 
-/** Whether a request has more than one Host header. An intermediary may read another of them than this service does. */
-export function hasTwoHosts({ rawHeaders }: IncomingMessage): boolean {
-  return rawHeaders.filter((name, index) => index % 2 === 0 && name.toLowerCase() === "host").length > 1;
+/**
+ * Whether a request has a header more than once, of which Node passes on the first. An intermediary may read another one
+ * than this service does.
+ */
+export function isRepeated({ rawHeaders }: IncomingMessage, header: "authorization" | "host"): boolean {
+  return rawHeaders.filter((name, index) => index % 2 === 0 && name.toLowerCase() === header).length > 1;
 }
 
 /** Sets the CORS headers that let a page of a configured origin read the response. */

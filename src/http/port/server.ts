@@ -18,7 +18,7 @@ import { createFailedLogins } from "./failed-logins.ts";
 import { serveHealth } from "../health.ts";
 import { listen, shownUrl } from "./listen.ts";
 import { createLogins, rejectionStatus, setRejectionHeaders } from "./logins.ts";
-import { allowReading, answerPreflight, hasTwoHosts, isAllowedOrigin, isMeantForUs } from "./origins.ts";
+import { allowReading, answerPreflight, isRepeated, isAllowedOrigin, isMeantForUs } from "./origins.ts";
 import type { OriginOptions } from "./origins.ts";
 import { createStaticText } from "../graphql/static-text.ts";
 import { maskError } from "../../graphql/base/error-masking.ts";
@@ -177,7 +177,7 @@ function createRoutes({ options, allowed, graphql, signIn, readiness }: Routed):
 
   return async (request, response, requestId) => {
     const path = pathOf(request);
-    if (hasTwoHosts(request)) return refuseTwoHosts(response);
+    if (isRepeated(request, "host")) return refuseTwoHosts(response);
     if (path === GRAPHQL || path === SCHEMA) {
       if (!isMeantForUs(request, allowed)) return refuseHost(request, response);
       allowReading(request, response, allowed);
@@ -221,7 +221,7 @@ function refuseIntrospection(response: ServerResponse): void {
 /** The status line for an upgrade that is refused; null if it is accepted. */
 function refusedUpgrade(request: IncomingMessage, allowed: OriginOptions, { isReady }: Readiness): string | null {
   if (pathOf(request) !== GRAPHQL) return "404 Not Found";
-  if (hasTwoHosts(request)) return "400 Bad Request";
+  if (isRepeated(request, "host")) return "400 Bad Request";
   if (!isReady) return "503 Service Unavailable";
   return isAllowedOrigin(request, allowed) && isMeantForUs(request, allowed) ? null : "403 Forbidden";
 }

@@ -42,7 +42,7 @@ const AuditEditRef = builder.objectRef<AuditEdit>("AuditEdit").implement({
     after: t.field({
       type: "JSON",
       nullable: true,
-      description: "Values after the change; null if there is no object any more.",
+      description: "Values after the change; null after a deletion.",
       resolve: ({ after }) => after,
     }),
   }),
