@@ -55,8 +55,8 @@ export function isMeantForUs(
 }
 
 /**
- * Whether a request has a header more than once, of which Node passes on the first. An intermediary may read another one
- * than this service does.
+ * Whether a request has a header more than once, of which Node passes on the first. An intermediary may read another
+ * one than this service does.
  */
 export function isRepeated({ rawHeaders }: IncomingMessage, header: "authorization" | "host"): boolean {
   return rawHeaders.filter((name, index) => index % 2 === 0 && name.toLowerCase() === header).length > 1;
