@@ -564,6 +564,20 @@ export const RULES: readonly RuleSection[] = [
         rule: "A variable whose value does not match the schema of a driver of the plan is refused before anything starts.",
       },
       {
+        id: "R-1080",
+        rule: "Variables have levels: site, cluster, host group, node, request. By name a later level wins, and null in a request removes the variable. A plan and `effectiveVariables` name the level of each value.",
+      },
+      {
+        id: "R-1081",
+        rule: "The variables of a host group are those of the group of that name in the node's own cluster; a request that sets the host group takes that group's.",
+      },
+      { id: "R-1082", rule: "`unknownVariables` covers all levels, and a refusal names the level." },
+      { id: "R-1083", rule: "Secret variables of every level are stored encrypted and masked wherever they are read." },
+      {
+        id: "R-1084",
+        rule: "Variables that are not an object, that set `host_group`, that have the mask of a secret or that are too large are refused at every level with their path.",
+      },
+      {
         id: "R-434",
         rule: "The variables of nodes are checked apart if their drivers differ, further drivers included.",
       },

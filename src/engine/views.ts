@@ -1,6 +1,7 @@
 /** Questions that the API asks about what the engine would do. They change nothing. */
 export type { Circuit } from "../drivers/circuits.ts";
 export { RESTART_FROM, judgeRestart, refusalOfRestart } from "./admission/earlier-work.ts";
+export { variablesOfNode } from "./admission/effective-variables.ts";
 export { factsOf, factsWith } from "./admission/node-facts.ts";
 export {
   plannedChanges,

@@ -121,6 +121,14 @@ export interface ForcedPower {
 /** The interfaces of drivers. */
 type InterfaceName = "power" | "inspect" | "deploy" | "clean" | "media" | "firmware" | "bios" | "console";
 
+/** A host group of a cluster: what its nodes have in common. */
+export interface HostGroup {
+  readonly variables: JsonObject;
+}
+
+/** By name. */
+export type HostGroups = { readonly [name: string]: HostGroup };
+
 /** A step chosen by name in place of the automatic list. */
 export interface StepChoice {
   readonly interface: InterfaceName | "engine";

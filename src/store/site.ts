@@ -6,6 +6,11 @@ import { site } from "./tables.ts";
 
 export type SiteRow = typeof site.$inferSelect;
 
+/** The key of its row, as that of a place of secrets. */
+export function siteKey({ id }: SiteRow): string {
+  return String(id);
+}
+
 export async function readSite(reader: Reader): Promise<SiteRow> {
   return onlyRow(await reader.select().from(site));
 }
@@ -20,8 +25,12 @@ function onlyRow([row]: readonly SiteRow[]): SiteRow {
   return row;
 }
 
-export async function changeSite(tx: Tx, policy: SitePolicy, by: string): Promise<void> {
-  await tx.update(site).set({ policy, updatedBy: by, updatedAt: sql`now()`, revision: sql`${site.revision} + 1` });
+export async function changeSite(
+  tx: Tx,
+  change: Partial<Pick<SiteRow, "policy" | "variables">>,
+  by: string,
+): Promise<void> {
+  await tx.update(site).set({ ...change, updatedBy: by, updatedAt: sql`now()`, revision: sql`${site.revision} + 1` });
 }
 
 /** Whether automatic cleaning runs on a node: its own setting overrides the site's. */

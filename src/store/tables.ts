@@ -52,6 +52,7 @@ import type {
   DriverTry,
   Failure,
   ForcedPower,
+  HostGroups,
   JsonObject,
   LeftAs,
   Plan,
@@ -80,6 +81,7 @@ export const clusters = pgTable(
     name: text("name").notNull().unique(),
     project: text("project").notNull(),
     variables: jsonb("variables").$type<JsonObject>().notNull(),
+    hostGroups: jsonb("host_groups").$type<HostGroups>().notNull().default({}),
     revision: integer("revision").notNull().default(1),
     createdAt: at("created_at").notNull().default(now),
     updatedAt: at("updated_at").notNull().default(now),
@@ -142,6 +144,7 @@ export const nodes = pgTable(
     /** Settings without their secrets: driver name → settings. */
     settings: jsonb("settings").$type<Readonly<Record<string, JsonObject>>>().notNull(),
     labels: jsonb("labels").$type<Readonly<Record<string, string>>>().notNull(),
+    variables: jsonb("variables").$type<JsonObject>().notNull().default({}),
     /** MAC addresses, sorted: those in `node_macs`, which makes each unique. */
     macs: jsonb("macs").$type<readonly string[]>().notNull().default([]),
     clusterId: uuid("cluster_id").references(() => clusters.id, { onDelete: "set null" }),
@@ -593,6 +596,7 @@ export const machineCertificate = pgTable("machine_certificate", {
 export const site = pgTable("site", {
   id: boolean("id").primaryKey().default(true),
   policy: jsonb("policy").$type<SitePolicy>().notNull(),
+  variables: jsonb("variables").$type<JsonObject>().notNull().default({}),
   revision: integer("revision").notNull().default(1),
   updatedAt: at("updated_at").notNull().default(now),
   updatedBy: text("updated_by"),

@@ -124,11 +124,11 @@ async function admit(transaction: Transaction, context: EngineContext, admission
   // BUSY.
   const replayedMeanwhile = await replay();
   if (replayedMeanwhile) return replayedMeanwhile;
-  const { policy } = await readSite(tx);
+  const site = await readSite(tx);
   const parts: DecidedPart[] = [];
   for (const part of selected)
-    parts.push(await decidePart(transaction, { ...part, nodes }, { context, policy, terms }));
-  const request = { ...admission, policy, parts };
+    parts.push(await decidePart(transaction, { ...part, nodes }, { context, site, terms }));
+  const request = { ...admission, policy: site.policy, parts };
   const judged = await judgeRequest(context.keyring, request);
   if ("answer" in judged) return judged.answer;
   return acceptedRequest(await storeOperations(transaction, context, admittedParts(request)), judged);

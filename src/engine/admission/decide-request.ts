@@ -3,6 +3,7 @@ import type { Refusal } from "../../errors.ts";
 import type { FailurePolicy } from "../../lifecycle/operation-states.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { Plan, SitePolicy } from "../../store/records.ts";
+import type { SiteRow } from "../../store/site.ts";
 import { SecretError } from "../../store/secrets/keyring.ts";
 import type { Keyring } from "../../store/secrets/keyring.ts";
 import { unreadableSecret } from "../input/unreadable-secret.ts";
@@ -18,7 +19,7 @@ import { installStepOf } from "../plans/plan.ts";
 import { scopeFlaws } from "../plans/step-scopes.ts";
 import { overlayKeepingNulls } from "../input/variables.ts";
 import type { Caller, Transaction } from "../transaction.ts";
-import { effectiveVariables } from "./effective-variables.ts";
+import { clustersOf, effectiveVariables } from "./effective-variables.ts";
 import type { IsSameInput } from "./idempotency.ts";
 import { createImageCheck } from "./operation-image.ts";
 import type { OperationImage } from "./operation-image.ts";
@@ -61,16 +62,18 @@ export async function decidePart(
   { submission, selection, installed, nodes }: SelectedPart & { readonly nodes: NodesById },
   {
     context,
-    policy,
+    site,
     terms,
     busy,
-  }: Pick<DecidedRequest, "policy" | "terms"> & {
+  }: Pick<DecidedRequest, "terms"> & {
     readonly context: EngineContext;
+    readonly site: SiteRow;
     readonly busy?: ReadonlyMap<string, BusyNode>;
   },
 ): Promise<DecidedPart> {
   const own = selection.nodes.flatMap(({ nodeId }) => nodes.get(nodeId) ?? []);
   const { registry, provisioning } = context;
+  const { policy } = site;
   const rules = addressRules(tx, registry);
   const basis = {
     registry,
@@ -82,8 +85,13 @@ export async function decidePart(
     lockIn: terms.dryRun ? null : tx,
   };
   const decisions = await planNodes(tx, new Map(own.map((node) => [node.id, node])), basis);
-  const variablesOf = await effectiveVariables(tx, context, own, { submission, given: terms.variables });
-  const powerOnFailure = powerOnFailureOf(terms, submission.options, policy);
+  const { earlier, options } = submission;
+  const variablesOf = await effectiveVariables(tx, context, own, {
+    site,
+    clusters: await clustersOf(tx, own),
+    request: { earlier, given: terms.variables, hostGroup: options.hostGroup },
+  });
+  const powerOnFailure = powerOnFailureOf(terms, options, policy);
   const admitted: AdmittedNode[] = [];
   const answers: NodeAnswer[] = [];
   const checkVariables = createVariableCheck(registry, terms.unknownVariables ?? "REFUSE_SIMILAR", rules);

@@ -137,7 +137,7 @@ async function acceptedOf(
   const prepared = await preparedParts(transaction, context, admissions);
   const nodes = await lockFreeNodes(tx, refsOfAll([...prepared.keys()]));
   const byRef = new Map(nodes.flatMap((node) => [[node.id, node] as const, [nameKey(node.name), node] as const]));
-  const [busy, { policy }] = await Promise.all([busyByNode(tx, idsOf(nodes)), readSite(tx)]);
+  const [busy, site] = await Promise.all([busyByNode(tx, idsOf(nodes)), readSite(tx)]);
   const taken = new Set<string>();
   const accepted = new Map<NamedAdmission, Accepted>();
   const yieldWhenDue = createYielding();
@@ -148,8 +148,8 @@ async function acceptedOf(
     const own = new Map(selected.map(({ node }) => [node.id, node]));
     const selection = { nodes: selected.map(({ ref, node }) => ({ ref, nodeId: node.id })), clusterId: null };
     const { terms } = admission;
-    const decided = await decidePart(transaction, { ...part, selection, nodes: own }, { context, policy, terms, busy });
-    const request = { ...admission, policy, parts: [decided] };
+    const decided = await decidePart(transaction, { ...part, selection, nodes: own }, { context, site, terms, busy });
+    const request = { ...admission, policy: site.policy, parts: [decided] };
     const judgement = await judgeRequest(context.keyring, request);
     if ("answer" in judgement || judgement.answers.some(({ refusal }) => refusal !== null)) continue;
     accepted.set(admission, { request, judgement });

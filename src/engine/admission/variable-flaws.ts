@@ -14,6 +14,7 @@ import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { Plan } from "../../store/records.ts";
 import type { UnknownVariables, VariableWarning } from "../input/unknown-variables.ts";
 import { HOST_GROUP } from "../input/variables.ts";
+import type { VariableSource } from "../input/variables.ts";
 import type { EffectiveVariables } from "./effective-variables.ts";
 import { NO_DRIVERS } from "./node-facts.ts";
 
@@ -101,12 +102,21 @@ function remedyFor(unknown: UnknownVariables): string {
     : "Correct it, or send the request with `unknownVariables: WARN`.";
 }
 
+/** What has the variables of a level, if it is not a request. */
+const OWNERS: { readonly [Source in VariableSource]?: string } = {
+  SITE: "site",
+  CLUSTER: "cluster",
+  HOST_GROUP: "host group",
+  NODE: "node",
+};
+
 /** The path leads to the request only if the variable is in it. */
 function invalid(message: string, name: string | undefined, { list }: EffectiveVariables): Refusal {
   const source = list.find((one) => one.name === name)?.source;
+  const owner = source && OWNERS[source];
   return {
     code: "INVALID_INPUT",
-    message: source === "CLUSTER" ? `${message} The variable is set for the cluster.` : message,
+    message: owner ? `${message} The variable is set for the ${owner}.` : message,
     ...(name !== undefined && source === "REQUEST" && { path: ["input", "variables", name] }),
   };
 }

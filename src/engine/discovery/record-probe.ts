@@ -6,7 +6,9 @@ import { nodesByNames } from "../../store/nodes/nodes.ts";
 import { lockOperation, operationsByIds } from "../../store/operations/operations.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { Reader } from "../../store/postgres/database.ts";
+import type { Registry } from "../../drivers/registry.ts";
 import type { Keyring } from "../../store/secrets/keyring.ts";
+import type { VariablesParts } from "../../store/secrets/secrets.ts";
 import { nameKey } from "../../store/names.ts";
 import { clusterLockRefusals } from "../inventory/cluster-lock.ts";
 import { enrollNodes } from "../inventory/register-nodes.ts";
@@ -18,11 +20,12 @@ import type { OpenDiscovery, Probed } from "./probe-address.ts";
 export interface RecordParts {
   readonly transact: Transact;
   readonly keyring: Keyring;
+  readonly registry: Registry;
 }
 
 /** Does nothing if the address is no longer queued: then another replica recorded a result, or the discovery ended. */
 export async function recordProbe(
-  { transact, keyring }: RecordParts,
+  { transact, keyring, registry }: RecordParts,
   discovery: OpenDiscovery,
   { ordinal, address }: Pick<DiscoveryRow, "ordinal" | "address">,
   probed: readonly Probed[],
@@ -41,7 +44,7 @@ export async function recordProbe(
         if (!(await lockQueuedDiscovery(tx, id, ordinal))) return;
         for (const [index, one] of probed.entries()) {
           const at = index === 0 ? ordinal : await addDiscovery(tx, id, address);
-          await record(transaction, { discovery, keyring }, at, one);
+          await record(transaction, { discovery, keyring, registry }, at, one);
         }
       });
     } catch (error) {
@@ -54,7 +57,7 @@ export async function recordProbe(
 
 async function record(
   transaction: Transaction,
-  { discovery, keyring }: { readonly discovery: OpenDiscovery } & Pick<RecordParts, "keyring">,
+  { discovery, ...parts }: { readonly discovery: OpenDiscovery } & VariablesParts,
   ordinal: number,
   probed: Probed,
 ): Promise<void> {
@@ -83,7 +86,7 @@ async function record(
     labels: options.discovery?.labels ?? {},
     clusterId,
   };
-  const [nodeId = ""] = await enrollNodes(transaction, keyring, [node], { actor, reason, operationId: id });
+  const [nodeId = ""] = await enrollNodes(transaction, parts, [node], { actor, reason, operationId: id });
   await endDiscovery(tx, id, ordinal, { state: "REGISTERED", nodeId });
 }
 

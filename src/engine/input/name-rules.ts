@@ -42,9 +42,13 @@ export function labelFlaw(key: string, value: string, path: readonly string[]): 
 }
 
 export function hostGroupFlaw(hostGroup: string | null | undefined, path: readonly string[]): Refusal[] {
-  if (hostGroup == null || LABEL.test(hostGroup)) return [];
+  return hostGroup == null ? [] : groupNameFlaw(hostGroup, [...path, "hostGroup"]);
+}
+
+export function groupNameFlaw(hostGroup: string, path: readonly string[]): Refusal[] {
+  if (LABEL.test(hostGroup)) return [];
   const message = `Invalid host group ${JSON.stringify(hostGroup)}: use 1–63 letters, digits, dots, dashes, slashes or underscores; begin and end with a letter or digit.`;
-  return [invalidInput(message, [...path, "hostGroup"])];
+  return [invalidInput(message, path)];
 }
 
 /** A number of nodes in a message. */

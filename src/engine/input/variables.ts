@@ -1,6 +1,6 @@
 /**
- * Variables: JSON objects in layers, merged shallowly. A later layer wins; empty values override; `null` removes a key;
- * an absent layer and `{}` change nothing.
+ * Variables: JSON objects of several levels, merged shallowly. A later level wins; empty values override; `null` removes
+ * a key; an absent level and `{}` change nothing.
  */
 import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
@@ -12,10 +12,13 @@ import { sizeFlaws } from "./size-limits.ts";
 
 /** Where the value of a variable comes from, lowest precedence first. */
 export const VARIABLE_SOURCES = {
-  CLUSTER: "Settings of the node's cluster.",
+  SITE: "Variables of the site.",
+  CLUSTER: "Variables of the node's cluster.",
+  HOST_GROUP:
+    "Variables of the node's host group in its cluster, or of the one that the request sets; also the name of the group, as `host_group`.",
+  NODE: "Variables of the node.",
   EARLIER_REQUEST: "Request that the restart continues.",
   REQUEST: "Variables of this request.",
-  HOST_GROUP: "Host group that the request sets, or else the node's own.",
 } as const;
 export type VariableSource = keyof typeof VARIABLE_SOURCES;
 
@@ -63,7 +66,7 @@ export function secretTexts({ values, secretNames }: OpenVariables): readonly st
   return [...secretNames].flatMap((name) => (typeof values[name] === "string" ? [values[name]] : []));
 }
 
-/** Name of the variable that holds the node's host group. The service sets it; no layer may. */
+/** Name of the variable that holds the node's host group. The service sets it; no level may. */
 export const HOST_GROUP = "host_group";
 
 /** The flaws of the form or the size of variables. */

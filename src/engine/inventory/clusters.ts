@@ -9,8 +9,7 @@ import {
   lockCluster,
   updateCluster as changeCluster,
 } from "../../store/nodes/clusters.ts";
-import type { JsonObject } from "../../store/records.ts";
-import { SECRETS, namesOfSecrets, variablesEncryption, withSecretNames } from "../../store/secrets/secrets.ts";
+import { SECRETS } from "../../store/secrets/secrets.ts";
 import type { ClusterRow } from "../../store/nodes/clusters.ts";
 import { lockNodes, nodeKeys, changeNodeRows } from "../../store/nodes/nodes.ts";
 import { idsOf, nodeIdsOf } from "../input/ids.ts";
@@ -25,12 +24,16 @@ import { sizeFlaws } from "../input/size-limits.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { countedRefs } from "../input/answers.ts";
 import { missingNodes } from "../input/unknown-nodes.ts";
-import { isJsonObject, overlay, variablesFlaws } from "../input/variables.ts";
+import { variablesFlaws } from "../input/variables.ts";
 import { clusterLockRefusals } from "./cluster-lock.ts";
+import { hostGroupFlaws, storedGroups } from "./host-groups.ts";
+import type { GivenHostGroup } from "./host-groups.ts";
+import { secretNames, variablesOverlay } from "./stored-variables.ts";
 
 export interface NewCluster {
   readonly name: string;
   readonly variables?: unknown;
+  readonly hostGroups?: readonly GivenHostGroup[] | undefined;
   readonly nodes?: NodeSelector | undefined;
 }
 
@@ -39,22 +42,25 @@ export interface ClusterChange {
   readonly name?: string | undefined;
   /** Laid over the settings as they are; null removes a key. */
   readonly variables?: unknown;
+  /** Replaces all of them. The variables of a group are laid over those of the present one of the same name. */
+  readonly hostGroups?: readonly GivenHostGroup[] | undefined;
   readonly add?: NodeSelector | undefined;
   readonly remove?: NodeSelector | undefined;
 }
 
-/** Path of the variables in a request. */
+/** Paths in a request. */
 const VARIABLES = ["input", "variables"];
+const HOST_GROUPS = ["input", "hostGroups"];
 
 export type ClusterEdited = { readonly clusterId: string | null; readonly refusals: readonly Refusal[] };
 
 export async function createCluster(context: EngineContext, caller: Caller, given: NewCluster): Promise<ClusterEdited> {
   return editCluster(context, given, async (transaction) => {
     const id = randomUUID();
-    const variables = overlay(await stored(transaction, context, id, given.variables));
-    await insertCluster(transaction.tx, { id, name: given.name, project: caller.project, variables });
+    const settings = await storedSettings(transaction, context, given, { id, variables: {}, hostGroups: {} });
+    await insertCluster(transaction.tx, { id, name: given.name, project: caller.project, variables: {}, ...settings });
     const added = given.nodes ? await addNodes(transaction, id, given.nodes, ["input", "nodes"]) : [];
-    const edits = editOf(given.name, null, { variables }, secretNames(context, variables));
+    const edits = editOf(given.name, null, settings, secretsIn(context, settings));
     transaction.audit(caller, { targets: [given.name, ...added], edits });
     return id;
   });
@@ -68,14 +74,12 @@ export async function updateCluster(
 ): Promise<ClusterEdited> {
   return editCluster(context, change, async (transaction) => {
     const cluster = await lockKnown(transaction, ref, change.ifRevision);
-    const given = await stored(transaction, context, cluster.id, change.variables);
-    const variables = isJsonObject(change.variables) ? overlay(cluster.variables, given) : undefined;
-    requireNone(sizeFlaws("The variables together with those of the cluster", variables, VARIABLES, cluster.variables));
-    const changed = changedFields<ClusterRow>(cluster, { name: change.name, variables });
+    const settings = await storedSettings(transaction, context, change, cluster);
+    const changed = changedFields<ClusterRow>(cluster, { name: change.name, ...settings });
     if (changed || change.remove || change.add) await changeCluster(transaction.tx, cluster.id, changed ?? {});
     const removed = change.remove ? await removeNodes(transaction, cluster, change.remove) : [];
     const added = change.add ? await addNodes(transaction, cluster.id, change.add, ["input", "add"]) : [];
-    const secrets = secretNames(context, cluster.variables, variables);
+    const secrets = [cluster, settings].flatMap((one) => secretsIn(context, one));
     const edits = editOf(cluster.name, cluster, { ...cluster, ...changed }, secrets);
     transaction.audit(caller, { targets: [cluster.name, ...removed, ...added], edits });
     return cluster.id;
@@ -103,13 +107,14 @@ export async function deleteCluster(
 /** Checks what is given, then carries out a change, which returns the id of the cluster; null if there is none left. */
 async function editCluster(
   { transact }: EngineContext,
-  { name, variables }: Pick<ClusterChange, "name" | "variables">,
+  { name, variables, hostGroups }: Pick<ClusterChange, "name" | "variables" | "hostGroups">,
   change: (transaction: Transaction) => Promise<string | null>,
 ): Promise<ClusterEdited> {
   const edit = async () => {
     requireNone([
       ...(name === undefined ? [] : nameFlaw(name, ["input", "name"])),
       ...variablesFlaws(variables, VARIABLES),
+      ...hostGroupFlaws(hostGroups ?? [], HOST_GROUPS),
     ]);
     return { clusterId: await transact(change), refusals: [] };
   };
@@ -118,15 +123,28 @@ async function editCluster(
   return answerEdit<ClusterEdited>(edit, (refusals) => ({ clusterId: null, refusals }), unique);
 }
 
-/** Given variables as the cluster stores them, laid over others: null removes one. */
-async function stored({ tx }: Transaction, { keyring, registry }: EngineContext, id: string, given: unknown) {
-  const variables = withSecretNames(isJsonObject(given) ? given : {}, registry.secretVariables);
-  return (await variablesEncryption(tx, keyring, SECRETS.clusterVariables, [variables]))(id, variables);
+type ClusterSettings = Partial<Pick<ClusterRow, "variables" | "hostGroups">>;
+
+/** The given settings as the cluster stores them. An absent one stays. */
+async function storedSettings(
+  { tx }: Transaction,
+  context: EngineContext,
+  { variables: given, hostGroups: groups }: Pick<ClusterChange, "variables" | "hostGroups">,
+  present: Pick<ClusterRow, "id" | "variables" | "hostGroups">,
+): Promise<ClusterSettings> {
+  const laidOver = await variablesOverlay(tx, context, SECRETS.clusterVariables, given);
+  const variables = laidOver(present.id, present.variables);
+  const hostGroups = groups && (await storedGroups(tx, context, groups, present));
+  requireNone([
+    ...sizeFlaws("The variables together with those of the cluster", variables, VARIABLES, present.variables),
+    ...sizeFlaws("The host groups", hostGroups, HOST_GROUPS, present.hostGroups),
+  ]);
+  return { ...(variables && { variables }), ...(hostGroups && { hostGroups }) };
 }
 
 /** Names of the variables that are secret. */
-function secretNames({ registry }: EngineContext, ...all: readonly (JsonObject | undefined)[]): string[] {
-  return all.flatMap((variables) => [...namesOfSecrets(variables ?? {}, registry.secretVariables)]);
+function secretsIn(context: EngineContext, { variables, hostGroups }: ClusterSettings): string[] {
+  return secretNames(context, variables, ...Object.values(hostGroups ?? {}).map((group) => group.variables));
 }
 
 /** The cluster, locked; refused while an operation deploys or stops on it. */

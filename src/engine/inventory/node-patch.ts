@@ -11,9 +11,11 @@ import { pick } from "../../runtime/pick.ts";
 import type { NodeEdit } from "../../store/nodes/node-edits.ts";
 import { OPERATOR_COLUMNS } from "../../store/nodes/node-fields.ts";
 import type { NodeRow, Secrets } from "../../store/nodes/nodes.ts";
+import type { JsonObject } from "../../store/records.ts";
 import { changedFields } from "../input/changed-fields.ts";
 import { sortedMacs } from "../input/mac-addresses.ts";
 import { LABELS_MAX, labelFlaw, listed } from "../input/name-rules.ts";
+import { sizeFlaws } from "../input/size-limits.ts";
 import type { GivenController } from "./controller-conflicts.ts";
 import { borrowedBy, borrowedOf, fallbacksOf, fieldFlaws, prepareSettings, storedSettings } from "./node-settings.ts";
 import type { NodeFields } from "./node-settings.ts";
@@ -86,23 +88,33 @@ export type PatchedNode =
   | { readonly edit: NodeEdit | null; readonly controllers: readonly GivenController[] | null }
   | { readonly refusals: readonly Refusal[] };
 
-/** Applies a patch to a node with these secrets, which are read only if the patch has settings. */
+/** A node to change, with what is stored beside its row. */
+interface StoredNode {
+  readonly node: NodeRow;
+  /** Read only if the patch has settings. */
+  readonly secrets: Secrets;
+  /** Its variables after the change; undefined if they stay. */
+  readonly variables: JsonObject | undefined;
+}
+
+/** Applies a patch to a node. */
 export async function patchedNode(
   registry: Registry,
   patch: NodePatch,
-  { node, secrets }: { readonly node: NodeRow; readonly secrets: Secrets },
+  { node, secrets, variables }: StoredNode,
 ): Promise<PatchedNode> {
   const labels = patchedLabels(node.labels, patch);
   const fields = {
     labels,
+    variables,
     macs: patch.macs === undefined ? undefined : sortedMacs(patch.macs ?? []),
     ...pick(patch, ["name", "isProtected", ...OPERATOR_COLUMNS]),
   };
   const count = Object.keys(labels).length;
-  const flaws =
-    count > LABELS_MAX && count > Object.keys(node.labels).length
-      ? [invalid(`Node ${node.name} would have ${count} labels; at most ${LABELS_MAX} are stored.`, ["setLabels"])]
-      : [];
+  const whole = `The variables together with those of node ${node.name}`;
+  const flaws = sizeFlaws(whole, variables, ["input", "variables"], node.variables);
+  if (count > LABELS_MAX && count > Object.keys(node.labels).length)
+    flaws.push(invalid(`Node ${node.name} would have ${count} labels; at most ${LABELS_MAX} are stored.`, ["setLabels"]));
   const prepared = changesDrivers(patch) ? await patchedDrivers(registry, patch, { node, secrets }) : null;
   if (prepared && "refusals" in prepared) return { refusals: [...flaws, ...prepared.refusals] };
   if (flaws.length > 0) return { refusals: flaws };
@@ -130,7 +142,7 @@ interface PatchedDrivers {
 async function patchedDrivers(
   registry: Registry,
   { driver, settings, interfaces, settingsOfDrivers }: NodePatch,
-  { node, secrets }: { readonly node: NodeRow; readonly secrets: Secrets },
+  { node, secrets }: Pick<StoredNode, "node" | "secrets">,
 ): Promise<PatchedDrivers | { readonly refusals: readonly Refusal[] }> {
   const own = driver ?? node.driver;
   const present = borrowedBy(node).filter((one) => one.driver !== own);

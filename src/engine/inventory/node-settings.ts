@@ -16,6 +16,7 @@ import type { ControllerIdentity } from "../input/machine-identities.ts";
 import { labelFlaws, listed, nameFlaw } from "../input/name-rules.ts";
 import type { ClusterRef } from "../input/node-selector.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
+import { variablesFlaws } from "../input/variables.ts";
 import type { GivenController } from "./controller-conflicts.ts";
 import { operatorFieldFlaws } from "./operator-fields.ts";
 
@@ -28,6 +29,8 @@ export interface NodeFields extends OperatorFields {
   readonly interfaces?: readonly BorrowedInterfaces[] | undefined;
   readonly labels?: Readonly<Record<string, string>> | undefined;
   readonly macs?: readonly string[] | null | undefined;
+  /** In a change, laid over the present ones; null removes a key. */
+  readonly variables?: unknown;
 }
 
 /** A node to register. */
@@ -71,6 +74,7 @@ export function fieldFlaws(fields: NodeFields, path: readonly string[]): Refusal
     ...labelFlaws(fields.labels, path),
     ...operatorFieldFlaws(fields, path),
     ...macFlaws(fields.macs, path),
+    ...variablesFlaws(fields.variables, [...path, "variables"]),
   ];
 }
 

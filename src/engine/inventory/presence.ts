@@ -109,7 +109,7 @@ async function takeReport(
   // In the order of names, so that two reports of the same nodes cannot deadlock.
   for (const [name, { node }] of [...entering].toSorted(([a], [b]) => (a < b ? -1 : 1))) {
     if (refused.has(name)) continue;
-    const [id] = await enrollNodes(transaction, context.keyring, [node], caller);
+    const [id] = await enrollNodes(transaction, context, [node], caller);
     if (id !== undefined) idOf.set(name, id);
   }
   const answers = drafts.map(({ ref, change, refusal: own }) => {

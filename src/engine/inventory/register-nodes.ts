@@ -12,8 +12,8 @@ import type { Identity } from "../../store/nodes/node-identities.ts";
 import { insertGivenMacs } from "../../store/nodes/node-macs.ts";
 import { insertNodes, nodesByNames } from "../../store/nodes/nodes.ts";
 import type { NodeRow, Secrets } from "../../store/nodes/nodes.ts";
-import type { Keyring } from "../../store/secrets/keyring.ts";
 import { putSecrets, SECRETS } from "../../store/secrets/secrets.ts";
+import type { VariablesParts } from "../../store/secrets/secrets.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { EngineContext } from "../context.ts";
 import { isUuid } from "../../runtime/uuid.ts";
@@ -32,6 +32,7 @@ import type { Edited } from "./change-nodes.ts";
 import { takenMacs } from "./node-macs.ts";
 import { borrowedOf, fallbacksOf, prepareSettings } from "./node-settings.ts";
 import type { NewNode, PreparedSettings } from "./node-settings.ts";
+import { variablesOverlay } from "./stored-variables.ts";
 
 export async function registerNodes(
   context: EngineContext,
@@ -64,7 +65,7 @@ export async function registerNodes(
         return newNode(caller, node, clusterId, prepared[index]);
       });
       transaction.audit(caller, { targets: given.map(({ name }) => name) });
-      return { nodeIds: await enrollNodes(transaction, context.keyring, nodes, caller), refusals: [], results: [] };
+      return { nodeIds: await enrollNodes(transaction, context, nodes, caller), refusals: [], results: [] };
     });
   } catch (error) {
     if (error instanceof RefusalError) return refuseEdit(error.refusals);
@@ -96,6 +97,7 @@ function newNode(
     labels: labels ?? {},
     macs: sortedMacs(macs ?? []),
     clusterId,
+    variables: node.variables,
   };
 }
 
@@ -109,7 +111,11 @@ export interface EnrolledNode
   readonly secrets: Secrets;
   /** The identities of its machine. */
   readonly identities: readonly Identity[];
+  /** As they were given, checked. */
+  readonly variables?: unknown;
 }
+
+type NewRow = Omit<EnrolledNode, "secrets" | "identities" | "variables"> & Pick<NodeRow, "variables">;
 
 /** Recorded in the first transition of enrolled nodes. */
 export interface EnrolmentCause {
@@ -124,11 +130,16 @@ export interface EnrolmentCause {
  */
 export async function enrollNodes(
   transaction: Transaction,
-  keyring: Keyring,
+  parts: VariablesParts,
   nodes: readonly EnrolledNode[],
   cause: EnrolmentCause,
 ): Promise<string[]> {
-  const enrolled = nodes.map(({ secrets, identities, ...node }) => ({ id: randomUUID(), node, secrets, identities }));
+  const enrolled: { id: string; node: NewRow; secrets: Secrets; identities: readonly Identity[] }[] = [];
+  for (const { secrets, identities, variables: given, ...node } of nodes) {
+    const id = randomUUID();
+    const variables = (await variablesOverlay(transaction.tx, parts, SECRETS.nodeVariables, given))(id, {}) ?? {};
+    enrolled.push({ id, node: { ...node, variables }, secrets, identities });
+  }
   const rows = enrolled.map(({ id, node }) => ({
     borrowed: {},
     fallbacks: {},
@@ -152,7 +163,7 @@ export async function enrollNodes(
   );
   const withSecrets = enrolled.filter(({ secrets }) => Object.keys(secrets).length > 0);
   const secrets = withSecrets.map((one) => [one.id, one.secrets] as const);
-  await putSecrets(transaction.tx, keyring, SECRETS.ofNodes, secrets);
+  await putSecrets(transaction.tx, parts.keyring, SECRETS.ofNodes, secrets);
   for (const row of rows) {
     const registered = { from: null, to: row.state, event: "register" } as const;
     transaction.log(transitionOf({ ...row, revision: 1 }, registered, cause));

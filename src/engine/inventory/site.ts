@@ -12,16 +12,21 @@ import { includesScope } from "../../lifecycle/scopes.ts";
 import { isSameJson } from "../../runtime/canonical-json.ts";
 import { lockAllIdentities, nodesConcernedBy } from "../../store/nodes/node-identities.ts";
 import type { SitePolicy, StepPolicy, StepScope } from "../../store/records.ts";
-import { changeSite, lockSite } from "../../store/site.ts";
+import { SECRETS } from "../../store/secrets/secrets.ts";
+import { changeSite, lockSite, siteKey } from "../../store/site.ts";
+import type { SiteRow } from "../../store/site.ts";
+import { changedFields } from "../input/changed-fields.ts";
 import { answerEdit, requireNone, requireRevision } from "../input/edits.ts";
 import { sharedValues } from "../input/machine-identities.ts";
-import { textFlaws } from "../input/size-limits.ts";
+import { sizeFlaws, textFlaws } from "../input/size-limits.ts";
+import { variablesFlaws } from "../input/variables.ts";
 import { LIMITED_PHASES } from "../scheduling/capacity-limits.ts";
 import { checkArgs, issueText } from "../plans/catalogue.ts";
 import { installStepsLost } from "../plans/install-check.ts";
 import type { EngineContext } from "../context.ts";
 import { editOf } from "../audit/edits.ts";
 import { findConflicts } from "./controller-conflicts.ts";
+import { secretNames, variablesOverlay } from "./stored-variables.ts";
 import type { Caller } from "../transaction.ts";
 
 /** A change of the policy. An absent member stays, null removes it. */
@@ -41,6 +46,8 @@ export interface SiteChange {
   readonly stepScopes?: readonly StepScope[] | null | undefined;
   /** Replaces all of them. */
   readonly steps?: readonly StepRule[] | null | undefined;
+  /** Laid over the present ones; null removes a key. */
+  readonly variables?: unknown;
 }
 
 /** The policy for one step, as a request gives it. */
@@ -53,25 +60,36 @@ export interface StepRule {
 
 export type SiteEdited = { readonly done: boolean; readonly refusals: readonly Refusal[] };
 
+/** Path of the variables in a request. */
+const VARIABLES = ["input", "variables"];
+
 const PRIORITY_MAX = 1_000_000;
 
 export async function updateSite(
-  { transact, registry, nudge }: Pick<EngineContext, "transact" | "registry" | "nudge">,
+  context: Pick<EngineContext, "transact" | "registry" | "nudge" | "keyring">,
   caller: Caller,
-  change: SiteChange,
+  { variables: given, ...change }: SiteChange,
 ): Promise<SiteEdited> {
+  const { transact, registry, nudge } = context;
   const edit = async (): Promise<SiteEdited> => {
     const rules = change.steps ?? [];
     requireNone([...limitFlaws(change), ...sharedFlaws(change), ...(await stepFlaws(registry, rules))]);
     requireNone(installFlaws(registry, rules));
+    requireNone(variablesFlaws(given, VARIABLES));
     requireNone(stepScopeFlaws(registry, change.stepScopes ?? []));
     return transact(async (transaction) => {
       if (change.sharedIdentities !== undefined) await lockAllIdentities(transaction.tx);
       const site = await lockSite(transaction.tx);
       requireRevision("The site's policy", site.revision, change.ifRevision);
-      const policy = changed(site.policy, change);
-      if (!isSameJson(policy, site.policy)) await changeSite(transaction.tx, policy, caller.actor);
-      transaction.audit(caller, { targets: ["site"], edits: editOf("site", site.policy, policy) });
+      const policy = changedPolicy(site.policy, change);
+      const laidOver = await variablesOverlay(transaction.tx, context, SECRETS.siteVariables, given);
+      const variables = laidOver(siteKey(site), site.variables);
+      requireNone(sizeFlaws("The variables together with those of the site", variables, VARIABLES, site.variables));
+      const changed = changedFields<SiteRow>(site, { policy, variables });
+      if (changed) await changeSite(transaction.tx, changed, caller.actor);
+      const [was, is] = [site, { ...site, ...changed }].map((one) => ({ ...one.policy, variables: one.variables }));
+      const secret = secretNames(context, site.variables, variables);
+      transaction.audit(caller, { targets: ["site"], edits: editOf("site", was ?? null, is ?? null, secret) });
       if (change.sharedIdentities !== undefined) {
         const values = [site.policy, policy].flatMap(sharedValues);
         await findConflicts(transaction.tx, await nodesConcernedBy(transaction.tx, values));
@@ -84,7 +102,7 @@ export async function updateSite(
 }
 
 /** The policy with the change applied. */
-function changed(policy: SitePolicy, change: SiteChange): SitePolicy {
+function changedPolicy(policy: SitePolicy, change: SiteChange): SitePolicy {
   const { phaseLimits, steps } = change;
   const next = {
     ...change,

@@ -33,6 +33,7 @@ import type { IdentityChange } from "./controller-conflicts.ts";
 import { changesDrivers, patchFlaws, patchedNode } from "./node-patch.ts";
 import { takenMacs } from "./node-macs.ts";
 import type { NodePatch } from "./node-patch.ts";
+import { secretNames, variablesOverlay } from "./stored-variables.ts";
 
 /** A node, and the revision that it must have. */
 export interface NodeAtRevision {
@@ -179,15 +180,15 @@ async function edit(
   if (dryRun) return { isStored: false, results, refusals: [] };
   await storeNodeEdits(tx, context.keyring, [...edits.values()]);
   await storeControllers(tx, accepted);
-  noteEdits(transaction, caller, nodes, [...edits.values()]);
+  noteEdits(transaction, context, caller, { nodes, edits: [...edits.values()] });
   return { isStored: true, results, refusals: [] };
 }
 
 function noteEdits(
   transaction: Transaction,
+  context: EngineContext,
   caller: Caller,
-  nodes: ReadonlyMap<string, NodeRow>,
-  edits: readonly NodeEdit[],
+  { nodes, edits }: { readonly nodes: ReadonlyMap<string, NodeRow>; readonly edits: readonly NodeEdit[] },
 ): void {
   const edited = edits.flatMap(({ nodeId, change, secrets }) => {
     const node = nodes.get(nodeId);
@@ -195,7 +196,10 @@ function noteEdits(
   });
   transaction.audit(caller, {
     targets: edited.map(({ node }) => node.name),
-    edits: edited.slice(0, EDITS_MAX).flatMap(({ node, after }) => editOf(node.name, node, after, ["secrets"])),
+    edits: edited.slice(0, EDITS_MAX).flatMap(({ node, after }) => {
+      const secret = secretNames(context, node.variables, after.variables);
+      return editOf(node.name, node, after, ["secrets", ...secret]);
+    }),
   });
 }
 
@@ -215,10 +219,12 @@ function pathIn({ revisions }: UpdateNodesRequest): readonly string[] {
 /** Creates the decision for one node, which must have the revision if one is given. */
 async function createDecision(
   tx: Transaction["tx"],
-  { registry, keyring }: EngineContext,
+  context: EngineContext,
   { request: { patch }, ids }: { readonly request: UpdateNodesRequest; readonly ids: readonly string[] },
 ) {
-  const secretsOfNodes = await secretsOf(tx, keyring, SECRETS.ofNodes, changesDrivers(patch) ? ids : []);
+  const { registry } = context;
+  const laidOver = await variablesOverlay(tx, context, SECRETS.nodeVariables, patch.variables);
+  const secretsOfNodes = await secretsOf(tx, context.keyring, SECRETS.ofNodes, changesDrivers(patch) ? ids : []);
   const busy = patch.hostGroup === undefined ? [] : await busyNodes(tx, ids);
   const runs = new Map(busy.map((run) => [run.nodeId, run]));
   return async (node: NodeRow, revision: number | undefined) => {
@@ -232,7 +238,7 @@ async function createDecision(
     const taken = groupFlaws(node, patch.hostGroup, runs.get(node.id));
     const secrets = secretsOfNodes.get(node.id) ?? {};
     if (secrets instanceof SecretError) return { refusals: [unreadableSecret(`Node ${node.name}`, secrets, node.id)] };
-    const patched = await patchedNode(registry, patch, { node, secrets });
+    const patched = await patchedNode(registry, patch, { node, secrets, variables: laidOver(node.id, node.variables) });
     const refusals = [...taken, ...("refusals" in patched ? patched.refusals : [])];
     return refusals.length > 0 || "refusals" in patched ? { refusals } : patched;
   };

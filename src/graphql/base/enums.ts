@@ -167,6 +167,7 @@ export const NodeChangeFieldEnum = named<NodeChangeField>(
     PROTECTED: "The field `protected` of the node.",
     RETIRED: "`retired` and `retiredReason`.",
     LABELS: "The field `labels` of the node.",
+    VARIABLES: "The field `variables` of the node.",
     CLUSTER: "`cluster`, or the name of the cluster.",
     SETTINGS: "`drivers`: the drivers, their settings or their secrets.",
     MACS: "The field `macs` of the node.",
@@ -212,7 +213,7 @@ export const ClusterChangeFieldEnum = named<ClusterChangeField>(
   "What has changed of a cluster. New values may be added.",
   {
     NAME: "The field `name` of the cluster.",
-    SETTINGS: "The field `variables` of the cluster.",
+    SETTINGS: "`variables` or `hostGroups` of the cluster.",
     MEMBERS: "Nodes were added, removed or deleted.",
     STATE: "`state` and `nodeCounts`: the state of a node changed, or work on it began or ended.",
   },

@@ -26,6 +26,7 @@ const COMPOSED_CHANGES = {
   PROTECTED: ["isProtected"],
   RETIRED: ["retiredReason"],
   LABELS: ["labels"],
+  VARIABLES: ["variables"],
   CLUSTER: ["clusterId"],
   SETTINGS: ["driver", "borrowed", "fallbacks", "settings"],
   MACS: ["macs"],
@@ -75,7 +76,7 @@ export const NODE_FILTER_COLUMNS = [...NODE_FACT_COLUMNS, "lastError"] as const 
 /** STATE of a cluster follows from its nodes. */
 export const CLUSTER_CHANGE_COLUMNS = {
   NAME: ["name"],
-  SETTINGS: ["variables"],
+  SETTINGS: ["variables", "hostGroups"],
   MEMBERS: ["revision"],
   STATE: [],
 } as const satisfies Readonly<Record<string, ColumnsOf<typeof clusters>>>;

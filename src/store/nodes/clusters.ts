@@ -87,7 +87,7 @@ export async function insertCluster(tx: Tx, row: typeof clusters.$inferInsert): 
 export async function updateCluster(
   tx: Tx,
   id: string,
-  change: Partial<Pick<ClusterRow, "name" | "variables">>,
+  change: Partial<Pick<ClusterRow, "name" | "variables" | "hostGroups">>,
 ): Promise<void> {
   await tx
     .update(clusters)

@@ -20,6 +20,7 @@ const EDITABLE_FIELDS = [
   "controller",
   "macs",
   "labels",
+  "variables",
   "isProtected",
 ] as const;
 

@@ -123,7 +123,7 @@ async function renewBatch(
     return encrypt(place, opened);
   };
   const renewed = found.map((one) => {
-    const row = one.row as string;
+    const row = String(one.row);
     return { row, value: mapSecrets({ column, row, declared }, one.value, renew) };
   });
   const rows = renewed.map(({ row }) => row);

@@ -16,9 +16,11 @@ import {
   imageSecrets,
   machineCertificate,
   nodeSecrets,
+  nodes,
   operationSecrets,
   operations,
   runs,
+  site,
 } from "../tables.ts";
 import { keyIdOf } from "./cipher.ts";
 import { readable, SecretError } from "./keyring.ts";
@@ -53,6 +55,10 @@ export const SECRETS = {
   operationUserData: secretsIn(operationSecrets.operationId, operationSecrets.userData, []),
   agentTasks: secretsIn(agentSessions.id, agentSessions.task, ["args"]),
   machineKey: secretsIn(machineCertificate.id, machineCertificate.key, []),
+  siteVariables: secretsIn(site.id, site.variables, [DECLARED]),
+  nodeVariables: secretsIn(nodes.id, nodes.variables, [DECLARED]),
+  /** Host group, then variable. */
+  hostGroupVariables: secretsIn(clusters.id, clusters.hostGroups, [ANY, "variables", DECLARED]),
   clusterVariables: secretsIn(clusters.id, clusters.variables, [DECLARED]),
   operationVariables: secretsIn(operations.id, operations.variables, [DECLARED]),
   runVariables: secretsIn(runs.id, runs.variables, [DECLARED]),
@@ -132,7 +138,7 @@ export async function deleteSecrets(tx: Tx, { table, id }: SecretColumn, row: st
   await tx.delete(table).where(eq(id, row));
 }
 
-// ---- variables of clusters, operations and runs, of which some are secret
+// ---- variables, of which some are secret
 
 /** Decrypted variables, and the names of those that are secret. */
 export interface OpenVariables {

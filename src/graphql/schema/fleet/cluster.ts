@@ -32,6 +32,18 @@ export const NodeStateCountRef = builder
     }),
   });
 
+const HostGroupRef = builder.objectRef<HostGroup & { readonly name: string }>("HostGroup").implement({
+  description: "Host group of a cluster: the nodes of the cluster with this `hostGroup`, and what they have in common.",
+  fields: (t) => ({
+    name: t.exposeString("name", { description: "Name of the group, as nodes have it in `hostGroup`." }),
+    variables: t.field({
+      type: "JSON",
+      description: "Variables of every operation on its nodes, over those of the cluster. Secret ones are `***`.",
+      resolve: ({ variables }, _args, { services }) => maskedVariables(variables, services.registry.secretVariables),
+    }),
+  }),
+});
+
 builder.objectType(ClusterRef, {
   description: "Named set of nodes with common settings. A node belongs to at most one cluster.",
   fields: (t) => ({
@@ -47,6 +59,14 @@ builder.objectType(ClusterRef, {
       type: "JSON",
       description: "Settings: default variables of every operation on the cluster's nodes. Secret ones are `***`.",
       resolve: ({ variables }, _args, { services }) => maskedVariables(variables, services.registry.secretVariables),
+    }),
+    hostGroups: t.field({
+      type: [HostGroupRef],
+      description: "Host groups with settings, by name. Nodes may have a `hostGroup` that is not among them.",
+      resolve: ({ hostGroups }) =>
+        Object.entries(hostGroups)
+          .toSorted(([a], [b]) => (a < b ? -1 : 1))
+          .map(([name, group]) => ({ name, ...group })),
     }),
     revision: t.int({
       description: "Increases with every change. Send it as `ifRevision` to detect concurrent changes.",
@@ -142,6 +162,20 @@ function clusterPayload(mutation: string) {
   }));
 }
 
+const HostGroupInput = builder.inputType("HostGroupInput", {
+  description: "Host group of a cluster, with its settings.",
+  fields: (t) => ({
+    name: t.string({
+      required: true,
+      description: "Name: 1–63 letters, digits, dots, dashes, slashes or underscores.",
+    }),
+    variables: t.field({
+      type: "JSON",
+      description: "Variables to merge into those of the present group of this name; null removes a key.",
+    }),
+  }),
+});
+
 addMutation("createCluster", {
   scope: "MANAGE",
   description: "Create a cluster: a name and settings for a set of nodes.",
@@ -150,6 +184,7 @@ addMutation("createCluster", {
     fields: (t) => ({
       name: t.string({ required: true, description: "Unique name of the cluster." }),
       variables: t.field({ type: "JSON", description: "Settings of the cluster: a JSON object." }),
+      hostGroups: t.field({ type: [HostGroupInput], description: "Host groups with settings, at most 100." }),
       nodes: t.field({
         type: NodeSelectorInput,
         description: "Nodes to add at once; none of them may belong to another cluster.",
@@ -162,6 +197,7 @@ addMutation("createCluster", {
     engine.createCluster(caller, {
       name: input.name,
       variables: given(input.variables),
+      hostGroups: given(input.hostGroups),
       nodes: input.nodes ? nodeSelector(input.nodes) : undefined,
     }),
 });
@@ -181,6 +217,10 @@ addMutation("updateCluster", {
         description:
           "Settings to merge into the present ones: a given key replaces the present value, null removes the key.",
       }),
+      hostGroups: t.field({
+        type: [HostGroupInput],
+        description: "Host groups with settings, at most 100; replaces the present ones. Their nodes stay as they are.",
+      }),
       add: t.field({ type: NodeSelectorInput, description: "Nodes to add." }),
       remove: t.field({ type: NodeSelectorInput, description: "Nodes to remove from the cluster; done before `add`." }),
     }),
@@ -192,6 +232,7 @@ addMutation("updateCluster", {
       ifRevision: given(input.ifRevision),
       name: given(input.name),
       variables: given(input.variables),
+      hostGroups: given(input.hostGroups),
       add: input.add ? nodeSelector(input.add) : undefined,
       remove: input.remove ? nodeSelector(input.remove) : undefined,
     }),

@@ -3,6 +3,7 @@ import type { SiteEdited } from "../../../engine/inventory/site.ts";
 import type { LimitedPhase, SitePolicy, StepPolicy, StepScope } from "../../../store/records.ts";
 import { readSite } from "../../../store/site.ts";
 import type { SiteRow } from "../../../store/site.ts";
+import { maskedVariables } from "../../../store/secrets/secrets.ts";
 import { builder, given, needs } from "../../base/builder.ts";
 import { addMutation } from "../../base/mutation.ts";
 import { payloadType, refusalFields } from "../../base/payload.ts";
@@ -113,6 +114,11 @@ const SiteRef = builder.objectRef<SiteRow>("Site").implement({
         "Scopes that callers need for single steps, chosen in a request or from a runbook. Other chosen steps need MANAGE; other steps of a runbook need OPERATE.",
       resolve: ({ policy }) => [...(policy.stepScopes ?? [])],
     }),
+    variables: t.field({
+      type: "JSON",
+      description: "Variables of every operation on any node, below those of clusters. Secret ones are `***`.",
+      resolve: ({ variables }, _args, { services }) => maskedVariables(variables, services.registry.secretVariables),
+    }),
     revision: t.exposeInt("revision", {
       description: "Increases with every change. Send it as `ifRevision` to detect concurrent changes.",
     }),
@@ -222,6 +228,10 @@ addMutation("updateSite", {
         type: [StepScopeInput],
         description:
           "Scopes that callers need for single steps, chosen in a request or from a runbook; replaces the present ones.",
+      }),
+      variables: t.field({
+        type: "JSON",
+        description: "Variables of all nodes, to merge into the present ones; null removes a key.",
       }),
       steps: t.field({ type: [StepPolicyInput], description: "Policies for single steps; replaces the present ones." }),
     }),

@@ -51,6 +51,7 @@ const RegisterNodeInput = builder.inputType("RegisterNodeInput", {
     }),
     labels: t.field({ type: [LabelInput], description: "Labels of the node." }),
     cluster: t.field({ type: ClusterRefInput, description: "Cluster of the node." }),
+    variables: t.field({ type: "JSON", description: "Variables of every operation on the node: a JSON object." }),
     ...operatorInputs(t),
     macs: t.stringList({
       description:
@@ -82,6 +83,7 @@ addMutation("registerNodes", {
         labels: labelsOf(node.labels),
         cluster: node.cluster ? clusterChoice(node.cluster) : undefined,
         macs: given(node.macs),
+        variables: given(node.variables),
       })),
     ),
 });

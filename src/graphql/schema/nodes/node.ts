@@ -6,6 +6,7 @@ import type { IdentityConflict } from "../../../lifecycle/identity.ts";
 import { inventoriesPages, inventoryCounts } from "../../../store/nodes/nodes.ts";
 import { operationCountsOfNodes, operationsOfNodes } from "../../../store/operations/operation-lists.ts";
 import { transitionCountsOfNodes, transitionsOfNodes } from "../../../store/log/transitions.ts";
+import { maskedVariables } from "../../../store/secrets/secrets.ts";
 import { builder } from "../../base/builder.ts";
 import {
   connectionOf,
@@ -222,6 +223,11 @@ builder.objectFields(NodeRef, (t) => ({
     description:
       "Address of the management controller if the driver reports that several nodes can share it; null if the node has its own.",
     resolve: NODE_FIELDS.controller.value,
+  }),
+  variables: t.field({
+    type: "JSON",
+    description: "Variables of every operation on the node, over those of its host group. Secret ones are `***`.",
+    resolve: ({ variables }, _args, { services }) => maskedVariables(variables, services.registry.secretVariables),
   }),
   labels: t.field({
     type: [LabelRef],

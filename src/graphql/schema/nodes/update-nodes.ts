@@ -61,6 +61,10 @@ const UpdateNodesInput = builder.inputType("UpdateNodesInput", {
     }),
     setLabels: t.field({ type: [LabelInput], description: "Labels to set, each key once; the others stay." }),
     removeLabels: t.stringList({ description: "Keys of labels to remove; a node without one stays as it is." }),
+    variables: t.field({
+      type: "JSON",
+      description: "Variables to merge into those of each node; null removes a key.",
+    }),
     name: t.string({ description: "New unique name; only for one node." }),
     driver: t.field({
       type: DriverSettingsChangeInput,
@@ -190,7 +194,7 @@ const UpdateNodesPayloadRef = builder.objectRef<UpdatedNodes>("UpdateNodesPayloa
 addMutation("updateNodes", {
   scope: "MANAGE",
   description:
-    "Change one node or many, all in the same way and in one transaction: labels, host group, description, flags, drivers and their settings; name and MAC addresses of one node. Starts and stops no work: see `redeployNodes` to install nodes again. A node that already is as the request wants it keeps its revision; a secret that is sent always counts as a change.",
+    "Change one node or many, all in the same way and in one transaction: labels, variables, host group, description, flags, drivers and their settings; name and MAC addresses of one node. Starts and stops no work: see `redeployNodes` to install nodes again. A node that already is as the request wants it keeps its revision; a secret that is sent always counts as a change.",
   input: UpdateNodesInput,
   argument: "Nodes, and the change.",
   payload: UpdateNodesPayloadRef,
@@ -209,6 +213,7 @@ function requestOf(input: typeof UpdateNodesInput.$inferInput): UpdateNodesReque
       labels: given(input.labels),
       setLabels: given(input.setLabels),
       removeLabels: given(input.removeLabels),
+      variables: given(input.variables),
       name: given(input.name),
       ...(input.driver && chosenDriver(input.driver)),
       interfaces: interfacesOf(input.interfaces),

@@ -2,6 +2,7 @@
  * Plans: the query `plan`, and the planned target, point of no return and estimates of steps, runs and results.
  * Estimates use the durations of earlier attempts on this site; without any there is no estimate.
  */
+import { variablesOfNode } from "../../../engine/views.ts";
 import type { VariableWarning } from "../../../engine/views.ts";
 import type { EffectiveVariable } from "../../../engine/input/variables.ts";
 import type { SubmitAnswer } from "../../../engine/input/answers.ts";
@@ -9,6 +10,7 @@ import { placeOf } from "../../../lifecycle/root-disk.ts";
 import type { RootDisk } from "../../../lifecycle/root-disk.ts";
 import { pointOfNoReturn, touchesOf } from "../../../lifecycle/touches.ts";
 import type { StepHistory } from "../../../store/runs/step-durations.ts";
+import { isUuid } from "../../../runtime/uuid.ts";
 import { builder, needs } from "../../base/builder.ts";
 import { callerOf } from "../../base/context.ts";
 import { noteDenial } from "../../execution/audited.ts";
@@ -17,6 +19,7 @@ import { NodeStateEnum, PowerOnFailureEnum, MachinePartEnum, VariableSourceEnum 
 import { stepHistory } from "./step-history.ts";
 import { UserErrorRef } from "../../base/errors.ts";
 import { RunRef } from "../../base/refs.ts";
+import { NodeRefInput, nodeId } from "../selectors.ts";
 import { StepRef, stepsOf } from "../work/step.ts";
 import type { StepView } from "../work/step.ts";
 import {
@@ -121,10 +124,27 @@ const EffectiveVariableRef = builder.objectRef<EffectiveVariable>("EffectiveVari
     value: t.expose("value", { type: "JSON", description: "JSON value that the drivers get; `***` if it is secret." }),
     source: t.expose("source", {
       type: VariableSourceEnum,
-      description: "Where the value comes from.",
+      description: "Level that the value comes from.",
     }),
   }),
 });
+
+builder.queryField("effectiveVariables", (t) =>
+  t.field({
+    type: [EffectiveVariableRef],
+    nullable: true,
+    ...needs("READ"),
+    description:
+      "Variables that drivers would get for a node if a request gave none, by name, each with the level that it comes from; null if the node does not exist.",
+    args: { node: t.arg({ type: NodeRefInput, required: true, description: "The node." }) },
+    resolve: async (_root, { node: by }, { services, load }) => {
+      const { reader } = services.database;
+      const id = await nodeId(by, reader);
+      const node = isUuid(id) ? await load.node.load(id) : null;
+      return node && variablesOfNode(reader, services.registry, node);
+    },
+  }),
+);
 
 const VariableWarningRef = builder.objectRef<VariableWarning>("VariableWarning").implement({
   description: "Variable that no driver of the node declares.",
