@@ -8,6 +8,7 @@ import type { SiteChange } from "../../src/engine/inventory/site.ts";
 import { cleansAutomatically, readSite } from "../../src/store/site.ts";
 import { ALICE, engineUnderTest } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
+import { testKeyring } from "../support/keyring.ts";
 
 const ostler = await engineUnderTest({ started: false });
 afterAll(() => ostler[Symbol.asyncDispose]());
@@ -20,10 +21,12 @@ const other = aDriver("other", {
   ),
 });
 const registry = createRegistry([createFake({ log: () => {} }), other]);
+const { transact } = ostler;
+const keyring = await testKeyring(ostler.database);
 
 let notified = 0;
 const change = (input: SiteChange) =>
-  updateSite({ transact: ostler.transact, registry, nudge: () => void (notified += 1) }, ALICE, input);
+  updateSite({ transact, registry, keyring, nudge: () => void (notified += 1) }, ALICE, input);
 const site = () => readSite(ostler.database.reader);
 
 async function changed(input: SiteChange) {
@@ -126,9 +129,8 @@ describe("updateSite", () => {
 describe("slot scheduler", () => {
   test("slot scheduler is notified after the commit of a change of limits", async () => {
     let seen: unknown;
-    await updateSite({ transact: ostler.transact, registry, nudge: () => void (seen = site()) }, ALICE, {
-      controllerLimit: 3,
-    });
+    const parts = { transact, registry, keyring, nudge: () => void (seen = site()) };
+    await updateSite(parts, ALICE, { controllerLimit: 3 });
     expect(await seen).toMatchObject({ policy: { controllerLimit: 3 } });
     await change({ phaseLimits: [{ phase: "clean", limit: 2 }] });
     await change({ phaseLimits: null });

@@ -1,5 +1,5 @@
 /** Levels of variables: which one wins, what names it, and that secrets of every level stay secret. */
-import { afterAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import type { Driver, Json } from "../../src/drivers/driver.ts";
 import { variablesOfNode } from "../../src/engine/views.ts";
@@ -49,7 +49,9 @@ async function aNodeWith({ site, cluster = {}, group, node = {} }: Levels, drive
 async function setSite(variables: unknown): Promise<void> {
   const [row] = await ostler.test.sql<{ variables: object }[]>`select variables from site`;
   const none = Object.fromEntries(Object.keys(row?.variables ?? {}).map((name) => [name, null]));
-  expect(await engine.updateSite(ALICE, { variables: { ...none, ...(variables as object | undefined) } })).toMatchObject({
+  expect(
+    await engine.updateSite(ALICE, { variables: { ...none, ...(variables as object | undefined) } }),
+  ).toMatchObject({
     refusals: [],
   });
 }
@@ -71,7 +73,10 @@ const ofNode = async (node: TestNode) =>
 
 describe("variables of several levels", () => {
   test("of a later level win: site, cluster, host group, node, request; the plan and the node name the level [R-1080]", async () => {
-    const all = (...names: string[]) => (value: string) => Object.fromEntries(names.map((name) => [name, value]));
+    const all =
+      (...names: string[]) =>
+      (value: string) =>
+        Object.fromEntries(names.map((name) => [name, value]));
     const node = await aNodeWith({
       site: all("a", "b", "c", "d", "e")("site"),
       cluster: all("b", "c", "d", "e")("cluster"),
@@ -98,7 +103,9 @@ describe("variables of several levels", () => {
 
   test("of a host group are those of the group that the request sets, and of no other cluster's group [R-1081]", async () => {
     const node = await aNodeWith({ group: { role: "worker" } });
-    const [cluster] = await ostler.test.sql<{ name: string }[]>`select name from clusters order by created_at desc limit 1`;
+    const [cluster] = await ostler.test.sql<
+      { name: string }[]
+    >`select name from clusters order by created_at desc limit 1`;
     const by = { name: cluster?.name ?? "" };
     const hostGroups = [{ name: "workers" }, { name: "masters", variables: { role: "master" } }];
     expect(await engine.updateCluster(ALICE, by, { hostGroups })).toMatchObject({ refusals: [] });
@@ -124,15 +131,18 @@ describe("variables of several levels", () => {
     ["cluster", "cluster"],
     ["group", "host group"],
     ["node", "node"],
-  ])("of level %s are refused if they look like a typing error, and the refusal names the %s [R-1082]", async (level, named) => {
-    const node = await aNodeWith({ [level]: { imgae: "debian" } });
-    const { refusals } = await plan(node);
-    expect(refusals.map(({ message }) => message)).toEqual([
-      expect.stringMatching(`Did you mean image\\?.*The variable is set for the ${named}\\.$`),
-    ]);
-    expect(await plan(node, { unknownVariables: "WARN" })).toMatchObject({ refusals: [] });
-    await setSite(undefined);
-  });
+  ])(
+    "of level %s are refused if they look like a typing error, and the refusal names the %s [R-1082]",
+    async (level, named) => {
+      const node = await aNodeWith({ [level]: { imgae: "debian" } });
+      const { refusals } = await plan(node);
+      expect(refusals.map(({ message }) => message)).toEqual([
+        expect.stringMatching(`Did you mean image\\?.*The variable is set for the ${named}\\.$`),
+      ]);
+      expect(await plan(node, { unknownVariables: "WARN" })).toMatchObject({ refusals: [] });
+      await setSite(undefined);
+    },
+  );
 
   test.each(["site", "cluster", "group", "node"])(
     "of level %s that are secret are encrypted and masked, and reach the driver [R-1083]",
@@ -152,12 +162,17 @@ describe("variables of several levels", () => {
 });
 
 describe("variables of a level are refused", () => {
+  let spare: TestNode;
+  beforeAll(async () => {
+    spare = await ostler.aNode().made();
+  });
   const change: Record<string, (variables: unknown) => Promise<{ readonly refusals: readonly object[] }>> = {
     site: (variables) => engine.updateSite(ALICE, { variables }),
     cluster: (variables) => engine.createCluster(ALICE, { name: "refused", variables }),
     group: (variables) => engine.createCluster(ALICE, { name: "refused", hostGroups: [{ name: "w", variables }] }),
-    node: async (variables) => update(await ostler.aNode().made(), { variables }),
-    "new node": (variables) => engine.registerNodes(ALICE, [{ name: "refused", driver: "fake", settings: {}, variables }]),
+    node: (variables) => update(spare, { variables }),
+    "new node": (variables) =>
+      engine.registerNodes(ALICE, [{ name: "refused", driver: "fake", settings: {}, variables }]),
   };
   const flawed: [string, unknown, RegExp][] = [
     ["a list", [1], /use a JSON object/],
@@ -172,8 +187,7 @@ describe("variables of a level are refused", () => {
       const { refusals } = (await change[level]?.(variables)) ?? { refusals: [] };
       expect(refusals).toMatchObject([{ code: "INVALID_INPUT", message: expect.stringMatching(says) }]);
       expect(JSON.stringify(refusals)).toContain("variables");
-      const changes = await ostler.changesSince(before);
-      expect(changes.filter((row) => !/^\+ (nodes|transitions|audit|feed)/.test(row))).toEqual([]);
+      expect(await ostler.changesSince(before)).toEqual([]);
     },
   );
 
@@ -193,9 +207,17 @@ test("variables of many nodes are merged into those of each, and a node that has
   if (!first || !second) throw new Error("No nodes were made.");
   await update(first, { variables: { a: 1, b: 2 } });
   const edit = (patch: object) =>
-    engine.updateNodes(ALICE, { nodes: { ids: [first.id, second.id] }, acceptance: "ALL_OR_NOTHING", dryRun: false, patch });
+    engine.updateNodes(ALICE, {
+      nodes: { ids: [first.id, second.id] },
+      acceptance: "ALL_OR_NOTHING",
+      dryRun: false,
+      patch,
+    });
   const answer = await edit({ variables: { a: 1, b: null } });
   expect(answer.results.map(({ outcome }) => outcome)).toEqual(["CHANGED", "CHANGED"]);
   expect((await ostler.node(first)).variables).toEqual({ a: 1 });
-  expect((await edit({ variables: { a: 1 } })).results.map(({ outcome }) => outcome)).toEqual(["UNCHANGED", "UNCHANGED"]);
+  expect((await edit({ variables: { a: 1 } })).results.map(({ outcome }) => outcome)).toEqual([
+    "UNCHANGED",
+    "UNCHANGED",
+  ]);
 });

@@ -29,6 +29,7 @@ const RESOLVED: Readonly<Record<string, string>> = {
   inventory: "a JSON value of any shape, which PostgreSQL writes with other blanks",
   inventories: "a list with arguments",
   inventoryDiff: "has arguments",
+  variables: "a JSON value of any shape, of which the drivers decide what is secret",
   image: "an object of fields of its own",
   stepCatalogue: "has arguments",
   operations: "a list with arguments",

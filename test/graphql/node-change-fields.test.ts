@@ -42,6 +42,7 @@ const BY_UPDATE: Readonly<Record<string, { readonly set: string; readonly change
   retired: { set: "retired_reason = 'old'", changed: "RETIRED" },
   retiredReason: { set: "retired_reason = 'old'", changed: "RETIRED" },
   labels: { set: `labels = '{"rack": "7"}'`, changed: "LABELS", ask: "labels { key value }" },
+  variables: { set: `variables = '{"rack": 7}'`, changed: "VARIABLES" },
   cluster: { set: "cluster_id = (select id from clusters limit 1)", changed: "CLUSTER", ask: "cluster { name }" },
   drivers: {
     set: `settings = '{"fake": {"serial": "7"}}'`,

@@ -126,8 +126,7 @@ async function admit(transaction: Transaction, context: EngineContext, admission
   if (replayedMeanwhile) return replayedMeanwhile;
   const site = await readSite(tx);
   const parts: DecidedPart[] = [];
-  for (const part of selected)
-    parts.push(await decidePart(transaction, { ...part, nodes }, { context, site, terms }));
+  for (const part of selected) parts.push(await decidePart(transaction, { ...part, nodes }, { context, site, terms }));
   const request = { ...admission, policy: site.policy, parts };
   const judged = await judgeRequest(context.keyring, request);
   if ("answer" in judged) return judged.answer;

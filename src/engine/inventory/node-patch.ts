@@ -114,7 +114,9 @@ export async function patchedNode(
   const whole = `The variables together with those of node ${node.name}`;
   const flaws = sizeFlaws(whole, variables, ["input", "variables"], node.variables);
   if (count > LABELS_MAX && count > Object.keys(node.labels).length)
-    flaws.push(invalid(`Node ${node.name} would have ${count} labels; at most ${LABELS_MAX} are stored.`, ["setLabels"]));
+    flaws.push(
+      invalid(`Node ${node.name} would have ${count} labels; at most ${LABELS_MAX} are stored.`, ["setLabels"]),
+    );
   const prepared = changesDrivers(patch) ? await patchedDrivers(registry, patch, { node, secrets }) : null;
   if (prepared && "refusals" in prepared) return { refusals: [...flaws, ...prepared.refusals] };
   if (flaws.length > 0) return { refusals: flaws };

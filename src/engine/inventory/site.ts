@@ -9,7 +9,6 @@ import { INTERFACES, stepsOf } from "../../drivers/interfaces.ts";
 import type { AnyDriver, AnyStep } from "../../drivers/interfaces.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { includesScope } from "../../lifecycle/scopes.ts";
-import { isSameJson } from "../../runtime/canonical-json.ts";
 import { lockAllIdentities, nodesConcernedBy } from "../../store/nodes/node-identities.ts";
 import type { SitePolicy, StepPolicy, StepScope } from "../../store/records.ts";
 import { SECRETS } from "../../store/secrets/secrets.ts";

@@ -1,7 +1,13 @@
 /** Variables of the site, of clusters and their host groups, and of nodes: what a request makes of the stored ones. */
 import type { Tx } from "../../store/postgres/database.ts";
 import type { HostGroups, JsonObject } from "../../store/records.ts";
-import { SECRETS, mapSecrets, namesOfSecrets, variablesEncryption, withSecretNames } from "../../store/secrets/secrets.ts";
+import {
+  SECRETS,
+  mapSecrets,
+  namesOfSecrets,
+  variablesEncryption,
+  withSecretNames,
+} from "../../store/secrets/secrets.ts";
 import type { SecretColumn, VariablesParts } from "../../store/secrets/secrets.ts";
 import { isJsonObject, overlay } from "../input/variables.ts";
 

@@ -129,7 +129,7 @@ async function renewBatch(
   const rows = renewed.map(({ row }) => row);
   const name = getTableName(table);
   const text = `update ${name} set "${value.name}" = given.value from ${givenFor(column)}
-    where ${name}."${id.name}" = given.row and ${name}."${id.name}" = any($2::${id.getSQLType()}[])`;
+    where ${name}."${id.name}" = given.row and ${name}."${id.name}" = any($2::text[]::${id.getSQLType()}[])`;
   await runStatement(tx, text, [rowsText(renewed), rows]);
   return { count, problems, rows };
 }

@@ -1,5 +1,6 @@
 /** Clusters: the type, its queries and its mutations. */
 import type { ClusterEdited } from "../../../engine/inventory/clusters.ts";
+import type { HostGroup } from "../../../store/records.ts";
 import { maskedVariables } from "../../../store/secrets/secrets.ts";
 import { clusterByName, clustersPage, countClusters } from "../../../store/nodes/clusters.ts";
 import { CLUSTER_FIELDS } from "../../../store/nodes/node-fields.ts";

@@ -20,7 +20,8 @@ export const acceptanceField = (t: InputFields) => ({
 export const variableFields = (t: InputFields) => ({
   variables: t.field({
     type: "JSON",
-    description: "Variables for the drivers, a JSON object. Merged over those of the site, the cluster, the host group and the node; null removes one.",
+    description:
+      "Variables for the drivers, a JSON object. Merged over those of the site, the cluster, the host group and the node; null removes one.",
   }),
   unknownVariables: t.field({
     type: UnknownVariablesEnum,
