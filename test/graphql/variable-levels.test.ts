@@ -47,8 +47,8 @@ test("variables are set at each level, and effectiveVariables names the level of
       updateNodes: { nodes: [{ variables: { rack: 8, slot: 3, token: "***" } }], errors: [] },
     },
   });
-  const { effectiveVariables, unknown, nodes } = await ostler.query<Record<string, unknown>>(
-    `{ effectiveVariables(node: { name: "w1" }) { name value source } unknown: effectiveVariables(node: { name: "nobody" }) { name } nodes { nodes { name variables } } }`,
+  const { effectiveVariables, unknown, nodes } = await ostler.query(
+    `{ effectiveVariables(node: { name: "w1" }) { name value source } unknown: effectiveVariables(node: { name: "unknown" }) { name } nodes { nodes { name variables } } }`,
   );
   expect([unknown, effectiveVariables]).toEqual([
     null,

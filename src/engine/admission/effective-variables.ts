@@ -31,7 +31,7 @@ export interface EffectiveVariables extends OpenVariables {
   readonly hash: string;
 }
 
-/** What a request adds to the variables of its nodes. */
+/** The part of a request that adds to the variables of its nodes. */
 export interface RequestVariables {
   /** Those of the requests that a restart continues. */
   readonly earlier: OpenVariables;

@@ -102,7 +102,7 @@ function remedyFor(unknown: UnknownVariables): string {
     : "Correct it, or send the request with `unknownVariables: WARN`.";
 }
 
-/** What has the variables of a level, if it is not a request. */
+/** The owner of the variables of a level that is not a request. */
 const OWNERS: { readonly [Source in VariableSource]?: string } = {
   SITE: "site",
   CLUSTER: "cluster",

@@ -19,7 +19,7 @@ import { NodeStateEnum, PowerOnFailureEnum, MachinePartEnum, VariableSourceEnum 
 import { stepHistory } from "./step-history.ts";
 import { UserErrorRef } from "../../base/errors.ts";
 import { RunRef } from "../../base/refs.ts";
-import { NodeRefInput, nodeId } from "../selectors.ts";
+import { NodeRefInput, nodeId as idOfNode } from "../selectors.ts";
 import { StepRef, stepsOf } from "../work/step.ts";
 import type { StepView } from "../work/step.ts";
 import {
@@ -139,7 +139,7 @@ builder.queryField("effectiveVariables", (t) =>
     args: { node: t.arg({ type: NodeRefInput, required: true, description: "The node." }) },
     resolve: async (_root, { node: by }, { services, load }) => {
       const { reader } = services.database;
-      const id = await nodeId(by, reader);
+      const id = await idOfNode(by, reader);
       const node = isUuid(id) ? await load.node.load(id) : null;
       return node && variablesOfNode(reader, services.registry, node);
     },
