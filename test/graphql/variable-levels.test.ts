@@ -51,7 +51,7 @@ test("variables are set at each level, and effectiveVariables names the level of
     `{ effectiveVariables(node: { name: "w1" }) { name value source } unknown: effectiveVariables(node: { name: "unknown" }) { name } nodes { nodes { name variables } } }`,
   );
   expect([unknown, effectiveVariables]).toEqual([
-    null,
+    [],
     [
       { name: "host_group", value: "workers", source: "HOST_GROUP" },
       { name: "ntp", value: "10.0.0.1", source: "SITE" },

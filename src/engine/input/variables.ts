@@ -1,6 +1,6 @@
 /**
- * Variables: JSON objects of several levels, merged shallowly. A later level wins; empty values override; `null` removes
- * a key; an absent level and `{}` change nothing.
+ * Variables: JSON objects of several levels, merged shallowly. A later level wins; empty values override; `null`
+ * removes a key; an absent level and `{}` change nothing.
  */
 import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";

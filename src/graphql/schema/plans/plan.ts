@@ -132,16 +132,15 @@ const EffectiveVariableRef = builder.objectRef<EffectiveVariable>("EffectiveVari
 builder.queryField("effectiveVariables", (t) =>
   t.field({
     type: [EffectiveVariableRef],
-    nullable: true,
     ...needs("READ"),
     description:
-      "Variables that drivers would get for a node if a request gave none, by name, each with the level that it comes from; null if the node does not exist.",
-    args: { node: t.arg({ type: NodeRefInput, required: true, description: "The node." }) },
+      "Variables that drivers would get for a node if a request gave none, by name, each with the level that it comes from; empty if the node does not exist.",
+    args: { node: t.arg({ type: NodeRefInput, required: true, description: "Reference to it by ID, name or UUID." }) },
     resolve: async (_root, { node: by }, { services, load }) => {
       const { reader } = services.database;
       const id = await idOfNode(by, reader);
       const node = isUuid(id) ? await load.node.load(id) : null;
-      return node && variablesOfNode(reader, services.registry, node);
+      return node ? [...(await variablesOfNode(reader, services.registry, node))] : [];
     },
   }),
 );
