@@ -43,7 +43,7 @@ export async function measureCli(testbed: Testbed): Promise<void> {
   const wait = await measureWait(testbed, service.url);
   rows.push([`CPU of --wait, ${WORK} nodes`, `${shown(wait.share * 100)} % of a core`, "10 %"]);
   rows.push(["redraws", `${shown(wait.redraws)} per second`, "10"]);
-  rows.push(["size of the file", `${shown(statSync(PROGRAM).size / 1000, 0)} kB`, "150 kB packed"]);
+  rows.push(["size of the file", `${shown(statSync(PROGRAM).size / 1000, 0)} kB`, "150 kB"]);
   console.log(`  medians of ${ROUNDS}; an empty Node takes ${shown(base, 0)} ms of CPU`);
   printTable(["", "measured", "at most"], rows);
 }

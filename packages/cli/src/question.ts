@@ -1,6 +1,4 @@
 /** Questions on the terminal. They go to stderr: stdout has the answer of the command. */
-import { createInterface } from "node:readline";
-import { Writable } from "node:stream";
 import { CliError, EXIT, usageError } from "./exit.ts";
 
 export function canAsk(): boolean {
@@ -9,6 +7,8 @@ export function canAsk(): boolean {
 
 /** The typed line. Ctrl-C ends the command, and Ctrl-D is an empty line. */
 export async function ask(question: string, { isSecret = false } = {}): Promise<string> {
+  // Most commands ask nothing, and their start is limited.
+  const [{ createInterface }, { Writable }] = await Promise.all([import("node:readline"), import("node:stream")]);
   let isMuted = false;
   const output = new Writable({
     write: (chunk, _encoding, done) => {

@@ -138,10 +138,7 @@ let isInterrupted = false;
 /** Ctrl-C calls the handler that is set; without one, and the second time, it ends the command. */
 export function installInterrupt(): void {
   process.on("SIGINT", () => {
-    if (handler === null || isInterrupted) {
-      if (process.stderr.isTTY) process.stderr.write("\u001b[?25h");
-      process.exit(EXIT.interrupted);
-    }
+    if (handler === null || isInterrupted) process.exit(EXIT.interrupted);
     isInterrupted = true;
     handler();
   });

@@ -23,6 +23,9 @@ export interface WaitOptions {
 const RUNS_MAX = 40;
 const REDRAW_MS = 100;
 const LINE_MS = 60_000;
+/** Lines end at the edge of the terminal, which knows the width of its characters. */
+const [NO_WRAP, WRAP] = ["\u001b[?7l", "\u001b[?7h"];
+const [CLEAR_LINE, CLEAR_BELOW] = ["\u001b[K", "\u001b[J"];
 
 export async function awaitOperations(session: Session, ids: readonly string[], options: WaitOptions): Promise<number> {
   const end = new AbortController();
@@ -30,11 +33,17 @@ export async function awaitOperations(session: Session, ids: readonly string[], 
     options.timeoutSeconds === null
       ? undefined
       : setTimeout(() => end.abort(EXIT.timeout), Math.min(options.timeoutSeconds * 1000, 2 ** 31 - 1));
-  const view = session.output === "json" ? jsonView() : process.stderr.isTTY ? await terminalView() : lineView();
+  const { server } = session;
+  const isDrawn = process.stderr.isTTY && process.env["TERM"] !== "dumb" && server.trace === null;
+  const view = session.output === "json" ? jsonView() : isDrawn ? terminalView() : lineView();
+  const report = (text: string) => {
+    view.done();
+    server.report(text);
+  };
   try {
     return await withInterrupt(
       () => end.abort(EXIT.interrupted),
-      () => followToEnd(session, { ids, options, view, signal: end.signal }),
+      () => followToEnd({ ...session, server: { ...server, report } }, { ids, options, view, signal: end.signal }),
     );
   } catch (error) {
     if (!end.signal.aborted) throw error;
@@ -79,6 +88,7 @@ async function followToEnd(session: Session, { ids, options, view, signal }: Wai
         failed.set(operation.id, count);
         view.failures(operation.id, await failuresOf(session, operation.id));
         if (options.failFast && operation.finishedAt === null) {
+          view.done();
           warn(`Operation ${operation.uuid} has a failed node (--fail-fast), and continues.`);
           return EXIT.failed;
         }
@@ -144,6 +154,7 @@ interface View {
   operation(operation: Operation): void;
   run(run: Run): void;
   failures(id: string, groups: readonly FailureGroup[]): void;
+  /** Completes what is shown, before other lines and at the end. */
   done(): void;
 }
 
@@ -182,20 +193,17 @@ function lineView(): View {
   };
 }
 
-/** The state of everything, redrawn at most ten times a second. */
-async function terminalView(): Promise<View> {
-  if (process.env["TERM"] === "dumb") return lineView();
-  // A terminal of unknown size has 0 of both, which log-update takes for a size.
-  if (process.stderr.columns === 0) Object.assign(process.stderr, { columns: 80, rows: 24 });
-  const { createLogUpdate } = await import("log-update");
-  const update = createLogUpdate(process.stderr);
+/** The state of everything, redrawn at most ten times a second. The cursor stays visible, however the command ends. */
+function terminalView(): View {
   const operations = new Map<string, Operation>();
   const runs = new Map<string, Run>();
   const failures = new Map<string, readonly FailureGroup[]>();
   let timer: NodeJS.Timeout | null = null;
+  let drawn = 0;
   const draw = () => {
     timer = null;
-    const { columns, rows } = process.stderr;
+    // A terminal of unknown size has 0 of both.
+    const [columns, rows] = [process.stderr.columns || 80, process.stderr.rows || 24];
     const lines = [
       ...[...operations.values()].flatMap((one) => [summaryOf(one), barOf(one, columns)]),
       ...[...failures.values()].flat().map(failureText),
@@ -203,13 +211,12 @@ async function terminalView(): Promise<View> {
         .toSorted(byName)
         .filter(({ state }) => !/^(SUCCEEDED|QUEUED)$/.test(state))
         .map(runText),
-    ];
-    update(
-      lines
-        .slice(0, rows - 1)
-        .map((line) => cut(line, columns - 1))
-        .join("\n"),
-    );
+    ]
+      .slice(0, rows - 1)
+      .map((line) => `${cut(line, columns - 1)}${CLEAR_LINE}\n`);
+    const above = drawn === 0 ? "" : `\u001b[${drawn}A`;
+    process.stderr.write(`${NO_WRAP}\r${above}${lines.join("")}${CLEAR_BELOW}${WRAP}`);
+    drawn = lines.length;
   };
   const redraw = () => {
     timer ??= setTimeout(draw, REDRAW_MS);
@@ -219,6 +226,8 @@ async function terminalView(): Promise<View> {
     wantsRuns: true,
     operation(operation) {
       operations.set(operation.id, operation);
+      // The stream of runs may be behind.
+      if (operation.finishedAt !== null) runs.clear();
       redraw();
     },
     run(run) {
@@ -234,7 +243,7 @@ async function terminalView(): Promise<View> {
         clearTimeout(timer);
         draw();
       }
-      update.done();
+      drawn = 0;
     },
   };
 }
