@@ -255,6 +255,53 @@ describe("losses of the connection", () => {
     expect((await cli(["operations", "log", id, name])).out).toBe(out);
   });
 
+  test("a subscription of query continues after a cut by $after and its cursor, without a missing or repeated line [R-1133]", async () => {
+    const gate = aGate();
+    const name = await registeredNode(ostler, "AVAILABLE", { "deploy.write_image": { gate: gate.name } });
+    const document = `subscription S($after: String, $snapshot: Boolean!) {
+      item: nodeTransitions(filter: { name: { eq: "${name}" } }, after: $after, snapshot: $snapshot) {
+        ... on NodeSnapshot { node { state } } ... on Transition { cursor to } ... on StreamBookmark { cursor snapshotComplete }
+      }
+    }`;
+    await using way = await cutter(ostler.url);
+    const follow = startCli(["query", "-", "--var", "snapshot=true"], { OSTLER_URL: way.url }, document);
+    await follow.printed('"snapshotComplete":true');
+    const id = await ostler.begin("deployNodes", [name]);
+    await gate.arrivals();
+    await follow.printed('"to":"DEPLOYING"');
+    way.cut();
+    gate.open();
+    await follow.printed('"to":"ACTIVE"');
+    follow.interrupt();
+    const { code, out } = await follow.ended;
+    expect(code).toBe(130);
+    expect(out.match(/"(to|state)":"\w+"/g)).toEqual(['"state":"AVAILABLE"', '"to":"DEPLOYING"', '"to":"ACTIVE"']);
+    await ostler.operationEnds(id);
+  });
+
+  test("a subscription of query without $after ends with 69 after a cut, and says what to add [R-1133]", async () => {
+    await using way = await cutter(ostler.url);
+    const document = "subscription { nodeTransitions { ... on StreamBookmark { cursor } } }";
+    const follow = startCli(["query", "-"], { OSTLER_URL: way.url }, document);
+    await follow.printed('"cursor"');
+    way.cut();
+    expect(await follow.ended).toMatchObject({ code: 69, err: expect.stringContaining("$after: String") });
+    const flawed = await cli(["query", "-"], ostler.url, "subscription { nodeTransitions { nope } }");
+    expect(flawed).toMatchObject({ code: 2, err: expect.stringMatching(/^Cannot query field "nope"/) });
+  });
+
+  test("with --json what is printed of a list that is cut is a whole document [R-1134]", async () => {
+    await ostler.register(2, {});
+    await using front = await proxy(async (request, response, body) => {
+      if (!body.includes('"after":null')) return response.writeHead(503).end();
+      const answer = (await forward(request, body)).replace('"hasNextPage":false', '"hasNextPage":true');
+      return response.writeHead(200, { "content-type": "application/json" }).end(answer);
+    });
+    const { code, out } = await cli(["nodes", "get", "--json"], front.url);
+    expect(code).toBe(69);
+    expect(JSON.parse(out)).toContainEqual(expect.objectContaining({ state: "ENROLLED" }));
+  });
+
   test("the plan changes after it was shown: nothing is done until the new plan is shown", async () => {
     const name = await registeredNode(ostler, "AVAILABLE");
     let changes = 1;

@@ -1,5 +1,4 @@
 /** Requests to the service: one answer, or a stream that resumes after any loss of the connection. */
-import { createClient } from "graphql-sse";
 import { setTimeout as pause } from "node:timers/promises";
 import type { Endpoint } from "./contexts.ts";
 import { CliError, EXIT, messageOf } from "./exit.ts";
@@ -65,7 +64,7 @@ export async function sendUntilAnswered<Name extends keyof Answers>(
 export async function post(
   server: Server,
   body: { readonly query: string; readonly variables: Variables },
-  { allowErrors = false, signal }: { readonly allowErrors?: boolean; readonly signal?: AbortSignal } = {},
+  { isOfUser = false, signal }: Pick<Way, "isOfUser" | "signal"> = {},
 ): Promise<Result> {
   traceRequest(server, body);
   const started = performance.now();
@@ -84,13 +83,13 @@ export async function post(
     throw unreachable(server, error);
   }
   traceAnswer(server, response, `${Math.round(performance.now() - started)} ms`);
-  return judge(server, response, { text, allowErrors });
+  return judge(server, response, { text, isOfUser });
 }
 
 function judge(
   server: Server,
   response: Response,
-  { text, allowErrors }: { readonly text: string; readonly allowErrors: boolean },
+  { text, isOfUser }: { readonly text: string; readonly isOfUser: boolean },
 ): Result {
   const { status, headers } = response;
   const id = headers.get("x-request-id");
@@ -102,14 +101,19 @@ function judge(
       whole(`${server.url} redirects to ${safe(headers.get("location") ?? "another address")}. Use that as --server`),
     );
   const { data, errors = [] } = parsed(text);
-  const failure = failureOf(server, response, { data, errors });
+  const failure = failureOf(server, response, { data, errors }, isOfUser);
   // Documents of users have errors of their own.
-  const isOfDocument = failure?.exitCode === EXIT.refused || OTHER_SCHEMA_CODES.has(errors[0]?.extensions?.code ?? "");
-  if (failure && !(allowErrors && isOfDocument)) throw new CliError(failure.exitCode, whole(failure.message), failure);
+  if (failure && !(isOfUser && failure.exitCode === EXIT.refused))
+    throw new CliError(failure.exitCode, whole(failure.message), failure);
   return { data, errors };
 }
 
-function failureOf(server: Server, response: Response, { data, errors = [] }: Result): CliError | null {
+function failureOf(
+  server: Server,
+  response: Response,
+  { data, errors = [] }: Result,
+  isOfUser: boolean,
+): CliError | null {
   const { status, headers } = response;
   const [first] = errors;
   const message = errors.map((one) => safe(one.message)).join(" ");
@@ -117,7 +121,7 @@ function failureOf(server: Server, response: Response, { data, errors = [] }: Re
   if (status === 401 || status === 403 || FORBIDDEN_CODES.has(code))
     return new CliError(EXIT.forbidden, message || `${server.url} refuses the token with status ${status}`);
   if (first) {
-    if (OTHER_SCHEMA_CODES.has(code))
+    if (OTHER_SCHEMA_CODES.has(code) && !isOfUser)
       return new CliError(
         EXIT.unreachable,
         `${server.url} has an older or newer schema than this program, or is not Ostler: ${message}`,
@@ -171,12 +175,17 @@ export interface StreamItem {
 export interface Position {
   begin(): { readonly after: string | null; readonly snapshot: boolean };
   take(item: StreamItem): void;
+  /** Throws if the stream cannot continue. */
   lost(): void;
 }
 
 /** A position for streams of lines, whose items are shown once. A snapshot begins again if it is cut. */
-export function linePosition({ snapshot = false, onBegin = () => {} } = {}): Position {
-  let cursor: string | null = null;
+export function linePosition({
+  after = null,
+  snapshot = false,
+  onBegin = () => {},
+}: { readonly after?: string | null; readonly snapshot?: boolean; readonly onBegin?: () => void } = {}): Position {
+  let cursor = after;
   let isWhole = !snapshot;
   return {
     begin() {
@@ -195,64 +204,70 @@ export function linePosition({ snapshot = false, onBegin = () => {} } = {}): Pos
   };
 }
 
+interface Way {
+  readonly position: Position;
+  readonly signal?: AbortSignal | undefined;
+  /** Whether to wait for a service that does not answer at all; else the first failure ends the stream. */
+  readonly isPatient?: boolean;
+  /** Whether the document is the user's, who may have made a mistake in it. */
+  readonly isOfUser?: boolean;
+}
+
 /** The items of a stream until the service completes it. Continues after each loss of the connection. */
 export async function* follow<Name extends keyof Answers & keyof typeof REQUESTS>(
   server: Server,
   name: Name,
-  {
-    variables,
-    position,
-    signal,
-    isPatient = false,
-  }: {
-    readonly variables: Variables;
-    readonly position: Position;
-    readonly signal?: AbortSignal;
-    /** Whether to wait for a service that does not answer at all; else the first failure ends the stream. */
-    readonly isPatient?: boolean;
-  },
+  { variables, ...way }: Way & { readonly variables: Variables },
 ): AsyncGenerator<Answers[Name] extends { readonly item: infer Item } ? Item : never> {
+  for await (const { item } of followDocument(server, { query: REQUESTS[name], variables }, way)) yield item as never;
+}
+
+/** The data of a subscription, as `follow` has its items. */
+export async function* followDocument(
+  server: Server,
+  { query, variables }: { readonly query: string; readonly variables: Variables },
+  { position, signal, isPatient = false, isOfUser = false }: Way,
+): AsyncGenerator<Readonly<Record<string, StreamItem>>> {
   let lostSince: number | null = null;
   let isReported = false;
   let hasConnected = false;
   for (let attempt = 0; ; attempt += 1) {
     let isReset = false;
     try {
-      const body = { query: REQUESTS[name], variables: { ...variables, ...position.begin() } };
-      const onOpen = () => {
-        hasConnected = true;
-      };
-      for await (const data of events(server, body, { signal, onOpen })) {
-        const { item } = data as { readonly item: StreamItem };
+      const body = { query, variables: { ...variables, ...position.begin() } };
+      const onOpen = () => void (hasConnected = true);
+      for await (const data of events(server, body, { signal, onOpen, isOfUser })) {
+        const [item = {}] = Object.values(data);
         if (isReported) server.report(`${server.url} answers again.`);
         [lostSince, isReported, attempt, isReset] = [null, false, 0, item.code !== undefined];
         position.take(item);
         if (item.code === "CURSOR_EXPIRED" || item.code === "TOO_SLOW")
           server.report("The service no longer has what happened meanwhile. Some lines are missing.");
-        if (!isReset) yield item as never;
+        if (!isReset) yield data;
       }
       if (!isReset) return;
     } catch (error) {
       if (signal?.aborted || !(error instanceof CliError) || !error.isTransient) throw error;
       if (!isPatient && !hasConnected) throw error;
-      position.lost();
       lostSince ??= Date.now();
       if (!isReported && Date.now() - lostSince > OUTAGE_MS) {
         isReported = true;
         server.report(`No connection for ${durationText((Date.now() - lostSince) / 1000)}: ${error.message}`);
       }
     }
+    position.lost();
     await pause(pauseMs(attempt), undefined, signal ? { signal } : {});
   }
 }
 
 /** The data of one subscription, over one connection. Throws a transient error when the connection is lost. */
-export async function* events(
+async function* events(
   server: Server,
   body: { readonly query: string; readonly variables: Variables },
-  { signal, onOpen = () => {} }: { readonly signal?: AbortSignal | undefined; readonly onOpen?: () => void } = {},
-): AsyncGenerator {
+  { signal, onOpen, isOfUser = false }: Pick<Way, "signal" | "isOfUser"> & { readonly onOpen: () => void },
+): AsyncGenerator<Readonly<Record<string, StreamItem>>> {
   traceRequest(server, body);
+  const { createClient } = await import("./event-client.ts");
   const silence = new AbortController();
   let timer = setTimeout(() => silence.abort(), SILENCE_MS);
   // The client of graphql-sse replaces what its fetch throws.
@@ -271,8 +286,9 @@ export async function* events(
           return response;
         }
         // Answers of other kinds are errors: they are judged like those of queries.
-        judge(server, response, { text: await response.text(), allowErrors: false });
-        throw new CliError(EXIT.unreachable, `${server.url} does not answer with a stream. Check --server.`);
+        const result = judge(server, response, { text: await response.text(), isOfUser });
+        const what = `${server.url} does not answer with a stream. Check --server.`;
+        throw failureOf(server, response, result, isOfUser) ?? new CliError(EXIT.unreachable, what);
       } catch (error) {
         failure = error instanceof CliError ? error : unreachable(server, error);
         throw failure;
@@ -280,12 +296,14 @@ export async function* events(
     },
   });
   try {
-    for await (const { data, errors } of client.iterate({ query: body.query, variables: { ...body.variables } })) {
+    const results = client.iterate<Record<string, StreamItem>>({ query: body.query, variables: { ...body.variables } });
+    for await (const { data, errors } of results) {
       clearTimeout(timer);
       timer = setTimeout(() => silence.abort(), SILENCE_MS);
-      const flaw = errors && failureOf(server, new Response(), { data, errors: errors as readonly GraphqlError[] });
+      const flaw =
+        errors && failureOf(server, new Response(), { data, errors: errors as readonly GraphqlError[] }, isOfUser);
       if (flaw) throw flaw;
-      yield data;
+      if (data) yield data;
     }
   } catch (error) {
     throw failure ?? (error instanceof CliError ? error : unreachable(server, error));

@@ -83,18 +83,22 @@ export async function getNodes(session: Session, selection: Selection | null): P
   const found = new Set<string>();
   const rows: Node[] = [];
   let written = 0;
-  for await (const nodes of pages(
-    async (after) => (await send(session.server, "nodes", { ...variables, after })).nodes,
-  )) {
-    for (const node of nodes) {
-      found.add(node.name.toLowerCase());
-      if (session.output === "names") print(safe(node.name));
-      else if (session.output === "table") rows.push(node);
-      else print(`${written === 0 ? "[" : ","}${safeJson(node)}`);
-      written += 1;
+  const list = pages(async (after) => (await send(session.server, "nodes", { ...variables, after })).nodes);
+  try {
+    for await (const nodes of list) {
+      for (const node of nodes) {
+        found.add(node.name.toLowerCase());
+        if (session.output === "names") print(safe(node.name));
+        else if (session.output === "table") rows.push(node);
+        else print(`${written === 0 ? "[" : ","}${safeJson(node)}`);
+        written += 1;
+      }
     }
+  } finally {
+    // A document that is cut is one too.
+    if (session.output === "json" && written > 0) print("]");
   }
-  if (session.output === "json") print(written === 0 ? "[]" : "]");
+  if (session.output === "json" && written === 0) print("[]");
   if (session.output === "table") printTable(session, columns, rows);
   if (session.output === "table" && written === 0) warn("No nodes.");
   warnUnknown(selection, found);
@@ -104,13 +108,13 @@ export async function getNodes(session: Session, selection: Selection | null): P
 export async function showNode(session: Session, name: string): Promise<number> {
   const { node } = await send(session.server, "node", { name });
   if (!node) throw new CliError(EXIT.refused, `Node ${safe(name)} does not exist.`);
-  if (session.output === "json") printJson(node, 2);
-  else printFields(session, node);
+  printFields(session, node);
   return EXIT.done;
 }
 
-/** An object as lines of a name and a value. */
+/** An object as lines of a name and a value, or as JSON. */
 export function printFields(session: Session, object: Readonly<Record<string, unknown>>): void {
+  if (session.output === "json") return printJson(object, 2);
   for (const [field, value] of Object.entries(object)) {
     if (value === null || value === "" || (typeof value === "object" && Object.keys(value).length === 0)) continue;
     const lines = Array.isArray(value) ? (value as readonly unknown[]) : [value];
@@ -132,7 +136,7 @@ function fieldText(value: unknown): string {
 }
 
 /** Why each node is as it is, and what can be done. */
-export async function explainNodes(session: Session, selection: Selection): Promise<number> {
+export async function explainNodes(session: Session, selection: Selection | null): Promise<number> {
   const found = new Set<string>();
   const variables = { filter: filterOf(selection), first: 20 };
   const nodes = [];

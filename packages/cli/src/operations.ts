@@ -47,12 +47,9 @@ async function showOperation(session: Session, given: string): Promise<number> {
   const id = await requireOperation(session, given);
   const { operation } = await send(session.server, "operation", { id });
   if (!operation) throw new CliError(EXIT.refused, `There is no operation ${safe(given)}.`);
-  if (session.output === "json") {
-    printJson(operation, 2);
-    return EXIT.done;
-  }
   const { failures, runs, ...fields } = operation;
-  printFields(session, fields);
+  printFields(session, session.output === "json" ? operation : fields);
+  if (session.output === "json") return EXIT.done;
   for (const group of failures.groups) print(`${failureText(group)}\n    ${safe(group.remedy)}`);
   for (const { nodeName, state, currentStep, failure, waiting } of runs.nodes)
     print(

@@ -1,8 +1,9 @@
 /** Commands of the program itself: contexts, login, and documents of one's own. */
-import { events, post, send } from "./api.ts";
+import { followDocument, linePosition, post, send } from "./api.ts";
+import type { Position, Variables } from "./api.ts";
 import { checkedToken, checkedUrl, contextNamed, readContexts, resolveEndpoint, writeContexts } from "./contexts.ts";
 import type { Contexts } from "./contexts.ts";
-import { EXIT, usageError } from "./exit.ts";
+import { CliError, EXIT, usageError } from "./exit.ts";
 import { secret } from "./fleet.ts";
 import { readText } from "./selection.ts";
 import { print, printJson, printTable, warn } from "./session.ts";
@@ -100,11 +101,28 @@ export async function query(session: Session, file: string, given: readonly stri
   const variables = Object.fromEntries(given.map((one) => assignment(one)));
   const isSubscription = /^\s*(?:#.*\s*|fragment[^{]*\{[^]*?\}\s*)*subscription\b/.test(text);
   if (isSubscription) {
-    for await (const data of events(session.server, { query: text, variables })) printJson(data);
+    const way = { position: documentPosition(text, variables), isOfUser: true };
+    for await (const data of followDocument(session.server, { query: text, variables }, way)) printJson(data);
     return EXIT.done;
   }
-  const { data, errors = [] } = await post(session.server, { query: text, variables }, { allowErrors: true });
+  const { data, errors = [] } = await post(session.server, { query: text, variables }, { isOfUser: true });
   printJson({ ...(data !== undefined && { data }), ...(errors.length > 0 && { errors }) }, 2);
   for (const { message } of errors) warn(message);
   return errors.length > 0 ? EXIT.refused : EXIT.done;
+}
+
+/** A subscription continues after its last cursor if it takes `$after`, and with a snapshot also `$snapshot`. */
+function documentPosition(text: string, { after, snapshot }: Variables): Position {
+  const takes = (variable: string) => new RegExp(`\\$${variable}\\s*:`).test(text);
+  const hasSnapshot =
+    snapshot === undefined ? /\bsnapshot\s*:\s*(Boolean!?\s*=\s*)?true\b/.test(text) : snapshot === true;
+  const canContinue = takes("after") && /\bcursor\b/.test(text) && (!hasSnapshot || takes("snapshot"));
+  const position = linePosition({ after: typeof after === "string" ? after : null, snapshot: hasSnapshot });
+  const lost = () => {
+    throw new CliError(
+      EXIT.unreachable,
+      "The connection was lost, and the stream cannot continue. Let the document take $after: String, and $snapshot: Boolean if it begins with a snapshot, as arguments of the stream, and select cursor and snapshotComplete.",
+    );
+  };
+  return canContinue ? position : { ...position, lost };
 }
