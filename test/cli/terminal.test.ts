@@ -1,6 +1,9 @@
 /** The command line in a real bash, and on a real terminal. */
 import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
 import { existsSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, expect, test } from "vitest";
@@ -13,12 +16,14 @@ import { HOME, PROGRAM } from "./run-cli.ts";
 const ostler = await serviceUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
 writeFileSync(join(HOME, "completion"), BASH_COMPLETION);
+// A program that is not packed, on a busy machine, starts too slowly for a prompt.
+writeFileSync(join(HOME, "patient-completion"), BASH_COMPLETION.replace("-t 0.45", "-t 20"));
 const COMMAND = `${process.execPath} ${PROGRAM}`;
 
 /** The words that bash offers at the end of a line. */
-async function completed(line: string, url = ostler.url): Promise<string[]> {
+async function completed(line: string, url = ostler.url, file = "patient-completion"): Promise<string[]> {
   const script = `ostler() { ${COMMAND} "$@"; }
-. "$HOME/completion"
+. "$HOME/${file}"
 compopt() { :; }
 COMP_LINE=$1 COMP_POINT=\${#1}
 _ostler_complete
@@ -67,6 +72,43 @@ test("completion without a service prints nothing [R-1028]", async () => {
   expect(await completed("ostler nodes show c", "http://127.0.0.1:9")).toEqual([]);
 });
 
+test.each(["ostler nodes show c", "ostler operations stop c", "ostler nodes get --cluster c"])(
+  "completion of %j gives up within half a second on a service that never answers [R-1132]",
+  async (line) => {
+    const silent = createServer().listen(0, "127.0.0.1");
+    await once(silent, "listening");
+    const open = new Set<Socket>();
+    const times: number[] = [];
+    silent.on("connection", (socket) => {
+      times.push(performance.now());
+      open.add(socket.resume().on("error", () => {}));
+      socket.on("close", () => {
+        times.push(performance.now());
+        open.delete(socket);
+      });
+    });
+    expect(await completed(line, `http://127.0.0.1:${(silent.address() as AddressInfo).port}`)).toEqual([]);
+    expect(times.length).toBeGreaterThan(0);
+    expect(open.size).toBe(0);
+    // Less than two requests one after the other would take.
+    expect((times.at(-1) ?? 0) - (times[0] ?? 0)).toBeLessThan(650);
+    silent.close();
+  },
+);
+
+test("completion with a program that prints nothing for long ends within half a second [R-1132]", async () => {
+  const script = `ostler() { exec sleep 20; }
+. "$HOME/completion"
+compopt() { :; }
+COMP_LINE="ostler nodes show c" COMP_POINT=19
+started=\${EPOCHREALTIME/[^0-9]/}
+_ostler_complete
+echo $(( (\${EPOCHREALTIME/[^0-9]/} - started) / 1000 ))`;
+  const { stdout } = await promisify(execFile)("bash", ["--norc", "-c", script], { env: { ...process.env, HOME } });
+  expect(Number(stdout)).toBeGreaterThan(400);
+  expect(Number(stdout)).toBeLessThan(1000);
+});
+
 /** Runs a command on a pseudo-terminal; `keys` are typed when the text before them has been printed. */
 async function onTerminal(
   command: string,
@@ -100,8 +142,6 @@ test("on a terminal a verb asks: y does what was shown, n and Ctrl-C send nothin
   const { code, screen } = await onTerminal(`nodes deploy ${name} --wait`, [["[y/N]", "y\r"]]);
   expect(code).toBe(0);
   expect(screen).toContain("SUCCEEDED");
-  // The cursor is visible at the end.
-  expect(screen.lastIndexOf("\u001b[?25h")).toBeGreaterThanOrEqual(screen.lastIndexOf("\u001b[?25l"));
   expect(await stateOf()).toBe("ACTIVE");
 });
 
@@ -110,6 +150,9 @@ test.each(["true", "stty cols 20 rows 5"])("the progress of work is drawn on a t
   const { code, screen } = await onTerminal(`nodes deploy ${name} --wait --yes`, [], size);
   expect(code).toBe(0);
   expect(screen).toMatch(/[█░]{10}/);
+  // The cursor is never hidden, and the terminal wraps lines afterwards.
+  expect(screen).not.toContain("\u001b[?25l");
+  expect(screen.lastIndexOf("\u001b[?7h")).toBeGreaterThan(screen.lastIndexOf("\u001b[?7l"));
 });
 
 test("more than 20 nodes that lose data are confirmed with their number", async () => {
@@ -119,12 +162,12 @@ test("more than 20 nodes that lose data are confirmed with their number", async 
   expect((await onTerminal(command, [["(21): ", "20\r"]])).code).toBe(2);
 });
 
-test("Ctrl-C while waiting on a terminal shows how to go on, and the cursor", async () => {
+test("Ctrl-C while waiting on a terminal shows how to go on", async () => {
   const gate = aGate();
   const name = await registeredNode(ostler, "AVAILABLE", { "deploy.write_image": { gate: gate.name } });
   const { code, screen } = await onTerminal(`nodes deploy ${name} --wait --yes`, [["RUNNING  write_image", "\u0003"]]);
   expect(code).toBe(130);
   expect(screen).toContain("ostler operations stop");
-  expect(screen.lastIndexOf("\u001b[?25h")).toBeGreaterThan(screen.lastIndexOf("\u001b[?25l"));
+  expect(screen.lastIndexOf("\u001b[?7h")).toBeGreaterThan(screen.lastIndexOf("\u001b[?7l"));
   gate.open();
 });

@@ -15,7 +15,8 @@ _ostler_complete() {
   read -r -a words <<< "$word"
   [[ $word == *[[:space:]] ]] && words+=("")
   prefix=\${words[-1]}
-  while IFS= read -r line; do
+  # The prompt comes back, also if the program waits for longer.
+  while IFS= read -r -t 0.45 line; do
     COMPREPLY+=("$line")
   done < <("\${words[0]/#\\~/$HOME}" __complete "\${words[@]:1}" 2>/dev/null)
   # Bash replaces only what follows the last colon or equals sign.
@@ -29,7 +30,8 @@ _ostler_complete() {
 complete -F _ostler_complete ostler
 `;
 
-const ANSWER_MS = 250;
+/** Of the service and of a command that prints the token. Bash waits for 450 ms, the start of the program included. */
+const ANSWER_MS = 350;
 const NAMES_MAX = 200;
 
 /** The words that can stand in place of the last one, which the user is typing. Never throws. */
@@ -46,7 +48,8 @@ export async function completions(
     const nexts = commands.map(({ path }) => path.split(" ")).filter((path) => startsWith(path, before));
     return matching([...new Set(nexts.flatMap((path) => path[depth] ?? []))], typed);
   }
-  const flags = [...command.flags, ...globals];
+  const { args = [], flags: own = [] } = command;
+  const flags = [...own, ...globals];
   const last = before.at(-1) ?? "";
   const open = flags.find(({ form }) => form.includes("<") && form.split(/[ ,]+/).includes(last));
   if (open) return valuesOf(open, typed);
@@ -56,17 +59,14 @@ export async function completions(
       typed,
     );
   const rest = before.slice(command.path.split(" ").length).filter((word) => !word.startsWith("-"));
-  const argument = command.args[Math.min(rest.length, command.args.length - 1)] ?? "";
+  const argument = args[Math.min(rest.length, args.length - 1)] ?? "";
   if (rest.length === 0 && command.words) return matching(command.words, typed);
   if (/cluster/.test(argument)) return matching(await names("clusterNames", "clusters", {}), typed);
-  if (/operation/.test(argument) && (rest.length === 0 || command.args.length === 1))
-    return matching(
-      [
-        ...(await names("operationUuids", "operations", { first: 20 })),
-        ...(/nodes/.test(argument) ? await nodeNames(typed) : []),
-      ],
-      typed,
-    );
+  if (/operation/.test(argument) && (rest.length === 0 || args.length === 1)) {
+    const operations = names("operationUuids", "operations", { first: 20 });
+    const found = await Promise.all([operations, ...(/nodes/.test(argument) ? [nodeNames(typed)] : [])]);
+    return matching(found.flat(), typed);
+  }
   return /node/.test(argument) ? matching(await nodeNames(typed), typed) : [];
 }
 
@@ -90,7 +90,7 @@ async function names(
   variables: object,
 ): Promise<string[]> {
   try {
-    const server = { ...resolveEndpoint({}), trace: null, report: () => {} };
+    const server = { ...resolveEndpoint({}, ANSWER_MS), trace: null, report: () => {} };
     const body = { query: REQUESTS[request], variables: variables as Record<string, unknown> };
     const { data } = await post(server, body, { signal: AbortSignal.timeout(ANSWER_MS) });
     const { nodes } = (data as Record<string, { nodes: { name?: string; uuid?: string }[] }>)[list] ?? { nodes: [] };

@@ -1,6 +1,6 @@
 /** The services that a user knows (contexts.json), and which of them a command speaks to, with which token. */
 import { execFileSync } from "node:child_process";
-import { mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { CliError, EXIT, messageOf, usageError } from "./exit.ts";
 import { safe } from "./text.ts";
@@ -59,12 +59,13 @@ export function readContexts(): Contexts {
 export function writeContexts(contexts: Contexts): void {
   const file = contextsFile();
   if (file === null) throw usageError("Contexts cannot be stored: neither HOME nor XDG_CONFIG_HOME is set.");
+  const draft = `${file}.${process.pid}`;
   try {
     mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
-    const draft = `${file}.${process.pid}`;
     writeFileSync(draft, `${JSON.stringify(contexts, null, 2)}\n`, { mode: 0o600 });
     renameSync(draft, file);
   } catch (error) {
+    rmSync(draft, { force: true });
     throw new CliError(EXIT.failed, `${file} cannot be written: ${messageOf(error)}.`);
   }
 }
@@ -77,7 +78,7 @@ export function contextNamed(name: string, { contexts } = readContexts()): Servi
 }
 
 /** Flags come first, then the environment, then the current context. A token goes only to its own server. */
-export function resolveEndpoint(flags: { readonly server?: string; readonly context?: string }): Endpoint {
+export function resolveEndpoint(flags: Partial<Record<"server" | "context", string>>, commandMs = 60_000): Endpoint {
   const { OSTLER_URL, OSTLER_TOKEN, OSTLER_TOKEN_FILE } = process.env;
   const ofEnvironment = () =>
     OSTLER_TOKEN ? checkedToken(OSTLER_TOKEN) : OSTLER_TOKEN_FILE ? tokenOfFile(OSTLER_TOKEN_FILE) : null;
@@ -85,15 +86,15 @@ export function resolveEndpoint(flags: { readonly server?: string; readonly cont
     if (flags.context !== undefined) throw usageError("Use one of --server and --context.");
     return { url: checkedUrl(flags.server), token: ofEnvironment() };
   }
-  if (flags.context !== undefined) return endpointOf(contextNamed(flags.context));
+  if (flags.context !== undefined) return endpointOf(contextNamed(flags.context), commandMs);
   if (OSTLER_URL) return { url: checkedUrl(OSTLER_URL), token: ofEnvironment() };
   const known = readContexts();
   if (known.current === null) return { url: DEFAULT_URL, token: ofEnvironment() };
   const context = contextNamed(known.current, known);
-  return { url: checkedUrl(context.server), token: ofEnvironment() ?? endpointOf(context).token };
+  return { url: checkedUrl(context.server), token: ofEnvironment() ?? endpointOf(context, commandMs).token };
 }
 
-function endpointOf({ server, token, tokenFile, tokenCommand }: ServiceContext): Endpoint {
+function endpointOf({ server, token, tokenFile, tokenCommand }: ServiceContext, timeout: number): Endpoint {
   const url = checkedUrl(server);
   if (token !== undefined) return { url, token: checkedToken(token) };
   if (tokenFile !== undefined) return { url, token: tokenOfFile(tokenFile) };
@@ -102,7 +103,7 @@ function endpointOf({ server, token, tokenFile, tokenCommand }: ServiceContext):
     const stdio = ["ignore", "pipe", "inherit"] as ["ignore", "pipe", "inherit"];
     return {
       url,
-      token: checkedToken(execFileSync("sh", ["-c", tokenCommand], { encoding: "utf8", stdio, timeout: 60_000 })),
+      token: checkedToken(execFileSync("sh", ["-c", tokenCommand], { encoding: "utf8", stdio, timeout })),
     };
   } catch (error) {
     throw error instanceof CliError ? error : usageError(`The tokenCommand of the context fails: ${messageOf(error)}.`);
