@@ -32,7 +32,9 @@ function cliPage(): string {
     "`--help` of each command has its flags and an example. `ostler plan VERB …` takes those of the verb, and changes nothing.",
     fence(
       "text",
-      commands.map(({ path, args, summary }) => `${[path, ...args].join(" ").padEnd(WIDTH)}  ${summary}`).join("\n"),
+      commands
+        .map(({ path, args = [], summary }) => `${[path, ...args].join(" ").padEnd(WIDTH)}  ${summary}`)
+        .join("\n"),
     ),
     "## For users of clusterctl",
     table(["clusterctl", "ostler"], CLUSTERCTL),

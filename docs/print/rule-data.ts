@@ -2079,6 +2079,20 @@ export const RULES: readonly RuleSection[] = [
       },
       { id: "R-1027", rule: "Streams continue after a loss of the connection without a missing or repeated line." },
       { id: "R-1028", rule: "Completion prints nothing that a shell would run, and nothing without a service." },
+      {
+        id: "R-1130",
+        rule: "The words and the exit codes of the command line are those of [decision 0075](../decisions/0075-stable-words-and-exit-codes.md).",
+      },
+      { id: "R-1131", rule: "Each command takes `--yes`, also one that never asks." },
+      {
+        id: "R-1132",
+        rule: "Completion ends within half a second, also if the service accepts connections and never answers.",
+      },
+      {
+        id: "R-1133",
+        rule: "A subscription of `query` continues after a cut by `$after` and its cursor, without a missing or repeated line; a document without them ends with 69 and says what to add.",
+      },
+      { id: "R-1134", rule: "With `--json`, what is printed of a list that is cut is a whole document." },
     ],
   },
 ];

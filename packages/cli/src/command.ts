@@ -21,10 +21,10 @@ export interface Command {
   /** As in `clusters vars set`. */
   readonly path: string;
   /** As commander has them: `<name> [nodes...]`. */
-  readonly args: readonly string[];
+  readonly args?: readonly string[];
   readonly summary: string;
   readonly example: string;
-  readonly flags: readonly Flag[];
+  readonly flags?: readonly Flag[];
   /** Words of the first argument, for completion. */
   readonly words?: readonly string[];
   run(session: Session, args: readonly string[], flags: Flags): Promise<number> | number;

@@ -27,7 +27,6 @@ const WAIT: readonly Flag[] = [
   { form: "--timeout <duration>", text: "with --wait: wait no longer, such as 30m; exit code 75" },
   { form: "--fail-fast", text: "with --wait: return at the first failure" },
 ];
-const YES: Flag = { form: "--yes", text: "answer the question; needed without a terminal" };
 const EXTRA: Flag = {
   form: "-e, --extra-vars <json>",
   text: "variables as JSON or @FILE; repeatable, merged in order",
@@ -51,6 +50,7 @@ export const GLOBAL_FLAGS: readonly Flag[] = [
   { form: "--no-headers", text: "no head of a table" },
   { form: "--sort <field>", text: "order of nodes: name, state, cluster, updated, created; -name for descending" },
   { form: "--color <when>", text: "auto, always or never", words: ["auto", "always", "never"] },
+  { form: "--yes", text: "answer the question of a command that asks; needed without a terminal" },
   { form: "-v, --verbose", text: "print each request to stderr, without secrets" },
 ];
 
@@ -82,7 +82,6 @@ function verbFlags(verb: Verb): Flag[] {
     ...(has("dryRun") || verb.mutation === "deleteNodes"
       ? [{ form: "--dry-run", text: "show what would be done" }]
       : []),
-    ...(startsWork || verb.asks ? [YES] : []),
   ];
 }
 
@@ -187,7 +186,6 @@ export const COMMANDS: readonly Command[] = [
     args: ["<node>"],
     summary: "Show one node.",
     example: "nodes show u07",
-    flags: [],
     run: (session, [name = ""]) => showNode(session, name),
   },
   {
@@ -196,7 +194,7 @@ export const COMMANDS: readonly Command[] = [
     summary: "Show what nodes wait for, why they failed, and what is allowed next.",
     example: "nodes why --filter 'state:failed'",
     flags: SELECTION,
-    run: (session, args, flags) => explainNodes(session, requireSelection(readSelection(args, flags))),
+    run: (session, args, flags) => explainNodes(session, readSelection(args, flags)),
   },
   {
     path: "nodes watch",
@@ -211,7 +209,6 @@ export const COMMANDS: readonly Command[] = [
     args: ["<file>"],
     summary: "Register the nodes of a file with the input of `registerNodes`, as JSON; - for standard input.",
     example: "nodes register nodes.json",
-    flags: [],
     run: (session, [file = ""]) => fleet.registerNodes(session, file),
   },
   ...nodeVerbs,
@@ -252,7 +249,6 @@ export const COMMANDS: readonly Command[] = [
     args: ["[cluster]"],
     summary: "List clusters, or show one.",
     example: "clusters get berlin",
-    flags: [],
     run: (session, [name]) => fleet.getClusters(session, name),
   },
   {
@@ -282,7 +278,6 @@ export const COMMANDS: readonly Command[] = [
     args: ["<cluster>"],
     summary: "Delete a cluster; its nodes stay.",
     example: "clusters delete berlin",
-    flags: [YES],
     run: (session, [name = ""], flags) => fleet.deleteCluster(session, name, flags),
   },
   {
@@ -290,25 +285,15 @@ export const COMMANDS: readonly Command[] = [
     args: ["<cluster>"],
     summary: "Print the variables of a cluster.",
     example: "clusters vars get berlin",
-    flags: [],
     run: (session, [name = ""]) => fleet.getVariables(session, name),
   },
-  {
-    path: "clusters vars set",
-    args: ["<cluster>", "<name=value...>"],
-    summary: "Set variables. A value is JSON, or else a text.",
-    example: "clusters vars set berlin ntp=10.0.0.2",
-    flags: [],
-    run: (session, [name = "", ...values]) => fleet.changeCluster(session, name, fleet.variablesChange(values)),
-  },
-  {
-    path: "clusters vars unset",
-    args: ["<cluster>", "<name...>"],
-    summary: "Remove variables.",
-    example: "clusters vars unset berlin ntp",
-    flags: [],
-    run: (session, [name = "", ...names]) => fleet.changeCluster(session, name, fleet.variablesChange([], names)),
-  },
+  ...(["set", "unset"] as const).map((word): Command => ({
+    path: `clusters vars ${word}`,
+    args: ["<cluster>", word === "set" ? "<name=value...>" : "<name...>"],
+    summary: word === "set" ? "Set variables. A value is JSON, or else a text." : "Remove variables.",
+    example: `clusters vars ${word} berlin ${word === "set" ? "ntp=10.0.0.2" : "ntp"}`,
+    run: (session, [name = "", ...words]) => fleet.changeCluster(session, name, fleet.variablesChange(word, words)),
+  })),
   {
     path: "discover",
     args: ["<address...>"],
@@ -334,10 +319,8 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     path: "site get",
-    args: [],
     summary: "Show the policy of the site.",
     example: "site get",
-    flags: [],
     run: (session) => fleet.getSite(session),
   },
   {
@@ -345,7 +328,6 @@ export const COMMANDS: readonly Command[] = [
     args: ["<field=value...>"],
     summary: "Change the policy of the site. A value is JSON, or else a text.",
     example: "site set commissionOnFailure=LEAVE",
-    flags: [],
     run: (session, values) => fleet.setSite(session, values),
   },
   ...plans,
@@ -359,10 +341,8 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     path: "context list",
-    args: [],
     summary: "List the known services.",
     example: "context list",
-    flags: [],
     run: (session) => own.listContexts(session),
   },
   {
@@ -376,36 +356,23 @@ export const COMMANDS: readonly Command[] = [
     ],
     run: (_session, [name = ""], flags) => own.addContext(name, flags),
   },
-  {
-    path: "context use",
+  ...(["use", "remove"] as const).map((word): Command => ({
+    path: `context ${word}`,
     args: ["<name>"],
-    summary: "Choose the service of later commands.",
-    example: "context use lab",
-    flags: [],
-    run: (_session, [name = ""]) => own.useContext(name),
-  },
-  {
-    path: "context remove",
-    args: ["<name>"],
-    summary: "Remove a service and its token.",
-    example: "context remove lab",
-    flags: [],
-    run: (_session, [name = ""]) => own.removeContext(name),
-  },
+    summary: word === "use" ? "Choose the service of later commands." : "Remove a service and its token.",
+    example: `context ${word} lab`,
+    run: (_session, [name = ""]) => (word === "use" ? own.useContext(name) : own.removeContext(name)),
+  })),
   {
     path: "context show",
-    args: [],
     summary: "Show the service and the user of commands.",
     example: "context show",
-    flags: [],
     run: (session) => own.showContext(session),
   },
   {
     path: "login",
-    args: [],
     summary: "Read a token without echo, check it, and store it.",
     example: "login --server https://ostler.lab:4000",
-    flags: [],
     run: (session, _args, flags) => own.login(session, flags),
   },
   {
@@ -413,7 +380,6 @@ export const COMMANDS: readonly Command[] = [
     args: ["<shell>"],
     summary: "Print the completion of bash.",
     example: "completion bash > ~/.local/share/bash-completion/completions/ostler",
-    flags: [],
     words: ["bash"],
     run(_session, [shell = ""]) {
       if (shell !== "bash") throw usageError(`There is no completion of ${safe(shell)}. Use bash.`);

@@ -33,8 +33,7 @@ const STANDARD = ["name", "state", "nodes", "states", "updated"];
 export async function getClusters(session: Session, name: string | undefined): Promise<number> {
   if (name !== undefined) {
     const cluster = await requireCluster(session, name);
-    if (session.output === "json") printJson(cluster, 2);
-    else printFields(session, cluster);
+    printFields(session, cluster);
     return EXIT.done;
   }
   const columns = chooseColumns(COLUMNS, session, STANDARD);
@@ -92,16 +91,14 @@ export async function getVariables(session: Session, name: string): Promise<numb
   return EXIT.done;
 }
 
-/** `NAME=VALUE` sets a variable, and of `names` each is removed. */
-export function variablesChange(assignments: readonly string[], names: readonly string[] = []): Variables {
-  const removed = names.map((name) => [name, null] as const);
-  return { variables: Object.fromEntries([...assignments.map((one) => assignment(one)), ...removed]) };
+/** Words are of the form `NAME=VALUE`, or names. */
+export function variablesChange(change: "set" | "unset", words: readonly string[]): Variables {
+  return { variables: Object.fromEntries(words.map((one) => (change === "set" ? assignment(one) : [one, null]))) };
 }
 
 export async function getSite(session: Session): Promise<number> {
   const { site } = await send(session.server, "site");
-  if (session.output === "json") printJson(site, 2);
-  else printFields(session, site);
+  printFields(session, site);
   return EXIT.done;
 }
 

@@ -78,18 +78,18 @@ function programOf(args: readonly string[], finish: (code: number) => void): Com
 
 function addCommand(group: Commander, command: Command): Commander {
   const one = configured(group.command(split(command.path)[1])).description(command.summary);
-  for (const argument of command.args) one.argument(argument);
+  for (const argument of command.args ?? []) one.argument(argument);
   return one;
 }
 
 function addAction(one: Commander, command: Command, finish: (code: number) => void): void {
   one.addHelpText("after", `\nExample:\n  ostler ${command.example}`);
-  for (const flag of command.flags) addFlag(one, flag);
+  for (const flag of command.flags ?? []) addFlag(one, flag);
   one.optionsGroup("Flags of all commands:");
   for (const flag of GLOBAL_FLAGS) addFlag(one, flag);
   one.action(async (...given: readonly unknown[]) => {
     const args = given
-      .slice(0, command.args.length)
+      .slice(0, command.args?.length ?? 0)
       .flat()
       .filter((word) => typeof word === "string");
     const flags = one.opts<Flags>();
@@ -106,6 +106,7 @@ function addFlag(one: Commander, { form, text, isRepeated }: Flag): void {
 function configured(command: Commander): Commander {
   return command
     .exitOverride()
+    .configureOutput({ writeErr: (text) => warn(text.trimEnd()) })
     .showHelpAfterError("Add --help for the flags and an example.")
     .helpOption("-h, --help", "show this help")
     .helpCommand(false);
