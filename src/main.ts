@@ -35,14 +35,11 @@ async function main(args: readonly string[]): Promise<void> {
     case "-h":
       return printAndExit(helpText());
     default:
-      if (CLIENT_COMMANDS.test(command ?? "")) return runClient(args);
-      return serve(args);
+      return command === undefined || command.startsWith("-") ? serve(args) : runClient(args);
   }
 }
 
-/** The commands of packages/cli, which speak to a running service. */
-const CLIENT_COMMANDS = /^(nodes|clusters|operations|discover|site|plan|query|context|login|completion|__complete)$/;
-
+/** All other words are commands of packages/cli, which speaks to a running service, or mistakes that it explains. */
 async function runClient(args: readonly string[]): Promise<void> {
   const { runCli } = await import("../packages/cli/src/main.ts");
   return runCli(args);

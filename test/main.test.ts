@@ -218,6 +218,12 @@ describe("ostler schema", () => {
   });
 });
 
+test("an unknown command ends with 64 and names the nearest one", async () => {
+  const { output, exited } = run(["nodez"]);
+  expect(await exited).toEqual([64, null]);
+  expect(output).toEqual({ stdout: "", stderr: expect.stringMatching(/'nodez'\n\(Did you mean nodes\?\)/) });
+});
+
 describe("ostler migrate", () => {
   const migrate = async (args: readonly string[], environment: Readonly<Record<string, string>> = {}) => {
     const { output, exited } = run(["migrate", ...args], environment);
