@@ -1994,6 +1994,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "A service starts while an issuer is away, refuses its JWTs with ISSUER_UNAVAILABLE, and accepts them once it is back.",
       },
       {
+        id: "R-1152",
+        rule: "Of wrong JWTs of an address that arrive together twenty a second are verified, and good ones are all accepted.",
+      },
+      {
         id: "R-995",
         rule: "Every flaw of the file of OSTLER_OIDC is named at the start; a secret that every user can read is one.",
       },

@@ -5,8 +5,6 @@
  */
 import { hash, timingSafeEqual } from "node:crypto";
 import { LruMap } from "../runtime/lru-map.ts";
-import { createTokenBucket } from "../runtime/token-bucket.ts";
-import type { TokenBucket } from "../runtime/token-bucket.ts";
 import { endSessionRows, insertSession, putSubjectName } from "../store/access/sessions.ts";
 import type { SessionRow } from "../store/access/sessions.ts";
 import type { DocumentRow } from "../store/access/documents.ts";
@@ -19,12 +17,11 @@ import type { Person } from "./claims.ts";
 import { AccessWatch } from "./access-watch.ts";
 import type { Present } from "./access-watch.ts";
 import type { Directory } from "./directory.ts";
+import { FAILURES_MAX, LoginAttempts } from "./login-attempts.ts";
 import { JwtVerifier, isJwt } from "./jwt.ts";
 import { SESSION_MS, createSessionSecret, hashOfSession, idOfSession, isIdle } from "./session.ts";
 import type { Session } from "./session.ts";
 
-/** Failed logins a second and address; further ones are not looked up. */
-const FAILURES_MAX = 20;
 /** Addresses with a count of their own. */
 const ADDRESSES_MAX = 10_000;
 
@@ -54,7 +51,7 @@ export class Authenticator {
   readonly #directory: Directory;
   readonly #token: string | null;
   readonly #jwts: JwtVerifier;
-  readonly #failures = new LruMap<string, TokenBucket>(ADDRESSES_MAX);
+  readonly #attempts = new LruMap<string, LoginAttempts>(ADDRESSES_MAX);
   readonly #watch = new AccessWatch((actor) => this.present(actor));
 
   constructor({ directory, token, jwts = new JwtVerifier({ issuers: [] }) }: AuthenticatorOptions) {
@@ -155,10 +152,16 @@ export class Authenticator {
   }
 
   async #ofJwt(text: string, address: string): Promise<Identity | Rejection> {
-    if (this.#bucketOf(address).isEmpty()) return tooMany();
-    const found = await this.#jwts.verify(text);
-    if (!isRejection(found)) return this.#presentJwt(found);
-    return found.rejected === "UNAVAILABLE" || this.#mayFail(address) ? found : tooMany();
+    const attempts = this.#attemptsOf(address);
+    if (!(await attempts.begin())) return tooMany();
+    let hasFailed = true;
+    try {
+      const found = await this.#jwts.verify(text);
+      hasFailed = isRejection(found) && found.rejected !== "UNAVAILABLE";
+      return isRejection(found) ? found : this.#presentJwt(found);
+    } finally {
+      attempts.end(hasFailed);
+    }
   }
 
   /** A JWT is refused if the tokens of its subject were revoked since it was issued. */
@@ -267,13 +270,13 @@ export class Authenticator {
 
   /** Whether the address may fail once more in this second. */
   #mayFail(address: string): boolean {
-    return this.#bucketOf(address).take();
+    return this.#attemptsOf(address).fail();
   }
 
-  #bucketOf(address: string): TokenBucket {
-    const bucket = this.#failures.get(address) ?? createTokenBucket(FAILURES_MAX, FAILURES_MAX);
-    this.#failures.set(address, bucket);
-    return bucket;
+  #attemptsOf(address: string): LoginAttempts {
+    const attempts = this.#attempts.get(address) ?? new LoginAttempts();
+    this.#attempts.set(address, attempts);
+    return attempts;
   }
 }
 

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createClient } from "graphql-ws";
 import { SignJWT, generateKeyPair, exportJWK } from "jose";
-import { afterAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test, vi } from "vitest";
 import { WebSocket } from "ws";
 import { IssuerKeys } from "../../src/access/issuer-keys.ts";
 import { JwtVerifier } from "../../src/access/jwt.ts";
@@ -175,6 +175,32 @@ describe("JWT that is refused [R-991]", () => {
     expect(await socketWith(token)).toBe(4403);
     await grant("user:corp:socket", "viewer");
     expect(await socketWith(await issuer.sign({ sub: "socket" }))).toBe("connected");
+  });
+});
+
+describe("JWTs that arrive together", () => {
+  test("of wrong ones of an address twenty are verified, and the others get 429 [R-1152]", async () => {
+    const address = anotherAddress();
+    const verify = vi.spyOn(JwtVerifier.prototype, "verify");
+    const tokens = await Promise.all(Array.from({ length: 200 }, (_, index) => issuer.sign({ aud: `not-${index}` })));
+    const statuses = await Promise.all(
+      tokens.map(async (token) => (await ostler.ask(VIEWER, {}, { ...as(token), ...address })).status),
+    );
+    const verified = verify.mock.calls.length;
+    verify.mockRestore();
+    expect(verified).toBe(statuses.filter((status) => status === 401).length);
+    // Twenty at once, and twenty a second while the test lasts.
+    expect(verified).toBeLessThan(100);
+    expect(statuses.filter((status) => status === 429)).toHaveLength(200 - verified);
+  });
+
+  test("good ones of an address are all accepted [R-1152]", async () => {
+    const address = anotherAddress();
+    const tokens = await Promise.all(Array.from({ length: 100 }, (_, index) => issuer.sign({ sub: `herd-${index}` })));
+    const statuses = await Promise.all(
+      tokens.map(async (token) => (await ostler.ask(VIEWER, {}, { ...as(token), ...address })).status),
+    );
+    expect(new Set(statuses)).toEqual(new Set([200]));
   });
 });
 
