@@ -14,6 +14,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { buildSchema } from "../../src/graphql/schema/schema.ts";
 import createFake from "../../plugins/fake/index.ts";
 import { verbOf, NODE_VERBS } from "../../src/lifecycle/verbs.ts";
+import { documentIdOf } from "../../src/runtime/document-id.ts";
 import { administratorOf, as } from "../support/accounts.ts";
 import { aDriver } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
@@ -221,6 +222,12 @@ describe("denials", () => {
   });
 });
 
+/** Strings of documents may be secrets, and so may values that a token fixes. */
+const DOCUMENT = `mutation ($text: String) {
+  updateNodes(input: { nodes: { names: ["a"] }, description: $text, settings: { fake: { password: "a\\"${CANARY}" } } }) { errors { code } }
+  updateCluster(input: { cluster: { name: "a" }, variables: { join_token: """${CANARY} "b" """ } }) { errors { code } }
+}`;
+
 /** Mutations with an effect, in an order in which each finds what it needs. `waves`: of an operation with three. */
 function effects(waves: string): readonly (readonly [mutation: string, input: Variables])[] {
   const image = {
@@ -256,10 +263,10 @@ function effects(waves: string): readonly (readonly [mutation: string, input: Va
     ["updateAccount", { account: "effect", displayName: "Effect" }],
     ["putRole", { name: "effective", scope: "READ" }],
     ["setRoles", { principal: "account:effect", roles: [{ role: "viewer" }] }],
-    ["createToken", { account: "effect" }],
+    ["registerDocuments", { documents: [{ text: DOCUMENT }] }],
+    ["createToken", { account: "effect", documents: [{ id: documentIdOf(DOCUMENT), variables: { text: CANARY } }] }],
     ["revokeTokens", { tokens: { account: "effect" } }],
     ["deleteRole", { name: "effective" }],
-    ["registerDocuments", { documents: [{ text: "{ service { version } }" }] }],
     ["manageNodes", { ...node("e3"), variables: { join_token: CANARY } }],
     ["stop", { work: { names: ["e3"] } }],
     ["restart", { work: { names: ["e3"] } }],
@@ -406,6 +413,15 @@ describe("texts of requests", () => {
 });
 
 describe("edits", () => {
+  test("an edit records texts without the credentials in them [R-985]", async () => {
+    const proxy = `http://ci:${CANARY}@proxy.example:3128`;
+    await accepted("createCluster", { name: "proxied", variables: { proxy, mirrors: [`${proxy}/debian`] } });
+    const shown = "http://***@proxy.example:3128";
+    expect((await newest())?.edits).toMatchObject([
+      { after: { variables: { proxy: shown, mirrors: [`${shown}/debian`] } } },
+    ]);
+  });
+
   test("an edit records the values that differ, before and after, and secrets as *** [R-986]", async () => {
     await ostler.register(["edited"], { password: "one" });
     await accepted("updateNodes", {

@@ -6,6 +6,7 @@ import { countDocuments, deleteDocumentRows, documentsByIds, insertDocuments } f
 import type { DocumentRow } from "../../store/access/documents.ts";
 import { boundTokens } from "../../store/access/tokens.ts";
 import type { Reader } from "../../store/postgres/database.ts";
+import { MASK } from "../../store/secrets/secrets.ts";
 import type { BoundDocument, DocumentKind } from "../../store/records.ts";
 import { editOf } from "../audit/edits.ts";
 import { answerEdit, requireNone } from "../input/edits.ts";
@@ -17,6 +18,8 @@ import type { AccessContext } from "./change-access.ts";
 
 /** Registered documents of a site. */
 export const DOCUMENTS_MAX = 1_000;
+/** Strings of a document, which may be secrets. `trustedDocuments` has the text. */
+const STRINGS = /"""[^]*?"""|"(?:[^"\\\n]|\\.)*"/g;
 /** Documents of one token. */
 export const DOCUMENTS_OF_TOKEN_MAX = 100;
 
@@ -71,7 +74,7 @@ export async function registerDocuments(
       const ids = [...new Set(added.map(({ id }) => id))];
       const edits = [
         ...remove.flatMap((id) => editOf(id, { registered: true }, null)),
-        ...added.flatMap(({ id, text }) => editOf(id, null, { text })),
+        ...added.flatMap(({ id, text }) => editOf(id, null, { text: text.replaceAll(STRINGS, `"${MASK}"`) })),
       ];
       transaction.audit(caller, { targets: [...remove, ...ids], edits });
       return { ids, refusals: [] };

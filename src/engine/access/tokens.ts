@@ -63,7 +63,9 @@ export async function createToken(
         expiresAt: new Date(Date.now() + expiresInDays * DAY_MS),
       };
       await insertToken(tx, { id, accountId: account.id, hash, ...limits, createdBy: caller.actor, version });
-      transaction.audit(caller, { targets: [account.name, id], edits: editOf(id, null, limits) });
+      // The values that a document has fixed may be secrets; `AccessToken.documents` has them.
+      const edits = editOf(id, null, limits, ["variables"]);
+      transaction.audit(caller, { targets: [account.name, id], edits });
       return { tokenId: id, secret: text, refusals: [] };
     });
   };

@@ -3,6 +3,7 @@ import { userInfo } from "node:os";
 import type { AuditChange, AuditEdit, AuditOutcome } from "../../store/log/audit-records.ts";
 import type { NewAuditRow } from "../../store/log/audit.ts";
 import { cutTo, plainText } from "../../runtime/text.ts";
+import { withoutCredentials } from "./edits.ts";
 
 /** The facts of a request that are known when it begins. A member is absent without a request. */
 export interface AuditedRequest
@@ -40,9 +41,6 @@ export interface AuditRecord {
 const TARGETS_MAX = 100;
 const TARGET_LENGTH_MAX = 300;
 const TEXT_LENGTH_MAX = 2_000;
-/** API tokens, JWTs, and logins in URLs, which a message may have cut: sent in place of an id, for example. */
-const SECRET =
-  /(ost_)[0-9A-Za-z]{11,}|eyJ[\w-]+\.[\w-]+\.[\w-]+|(:\/\/)(?:[^\s/]+(?=@)|[^\s/:@[]+:(?!\d{1,5}\b)[^\s/]+)/g;
 /** A secret at the end of a text is seen whole before the text is cut. */
 const SECRET_LENGTH_MAX = 2_000;
 const CHANGE_BYTES_MAX = 16 * 1024;
@@ -107,7 +105,7 @@ function changeOf(edits: readonly AuditEdit[]): AuditChange {
 
 function fit(text: string, length = TEXT_LENGTH_MAX): string {
   const shown = plainText(cutTo(text, length + SECRET_LENGTH_MAX));
-  return cutTo(shown.replaceAll(SECRET, "$1$2***"), length);
+  return cutTo(withoutCredentials(shown), length);
 }
 
 function fitOrNull(text: string | null | undefined): string | null {

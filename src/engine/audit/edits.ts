@@ -7,6 +7,9 @@ import { MASK } from "../../store/secrets/secrets.ts";
 
 /** As many edits as a row records, and one more, so that it shows that it lacks some. */
 export const EDITS_MAX = 101;
+/** API tokens, JWTs, and logins in URLs, which a message may have cut: sent in place of an id, for example. */
+const CREDENTIAL =
+  /(ost_)[0-9A-Za-z]{11,}|eyJ[\w-]+\.[\w-]+\.[\w-]+|(:\/\/)(?:[^\s/]+(?=@)|[^\s/:@[]+:(?!\d{1,5}\b)[^\s/]+)/g;
 /** Longer values are recorded as their length. */
 const VALUE_LENGTH_MAX = 1_000;
 
@@ -24,6 +27,11 @@ export function editOf(
   const [was, is] = differingMembers([plain(before), plain(after)], names);
   if (before !== null && after !== null && Object.keys({ ...was, ...is }).length === 0) return [];
   return [{ target, before: before && was, after: after && is }];
+}
+
+/** A text without the credentials that can be recognized in it. */
+export function withoutCredentials(text: string): string {
+  return text.replaceAll(CREDENTIAL, `$1$2${MASK}`);
 }
 
 /** As JSON has it: dates are texts. */
@@ -54,6 +62,8 @@ function shown(name: string, value: StoredJson, secret: ReadonlySet<string>): St
 }
 
 function withoutSecrets(value: StoredJson, secret: ReadonlySet<string>): StoredJson {
+  // A longer one is not shown, and would take long to search.
+  if (typeof value === "string") return value.length > VALUE_LENGTH_MAX ? value : withoutCredentials(value);
   if (isList(value)) return value.map((one) => withoutSecrets(one, secret));
   if (!isJsonObject(value)) return value;
   return Object.fromEntries(
