@@ -201,15 +201,16 @@ async function startOnDatabase(
     }),
   );
   const engine = telemetry.watch(working);
+  const { noteAudit } = engine;
   if (config.demo) await registerDemonstrationFleet(engine, database.reader, log);
   const server = parts.use(
     config.role === "engine"
-      ? await startHealthServer({ ...config, database, metrics: { authenticator, scrape }, log, observer })
+      ? await startHealthServer({ ...config, database, noteAudit, metrics: { authenticator, scrape }, log, observer })
       : await serve(config, { database, registry, notifier, engine, observer, scrape, authenticator }, parts, log),
   );
   await engine.start();
   const started = { outcome: "ACCEPTED", reason: `Version ${VERSION}, role ${config.role}.` } as const;
-  engine.noteAudit({ subject: "service", action: "START" }, { ...started, targets: [hostname()] });
+  noteAudit({ subject: "service", action: "START" }, { ...started, targets: [hostname()] });
   if (listensToMachines(config))
     parts.use(await listenToMachines(config, { database, keyring, engine, media, observer }, log));
   const begun = parts.move();

@@ -1971,8 +1971,13 @@ export const RULES: readonly RuleSection[] = [
         rule: "Each mutation has one row in the audit: who, by which credential, from where, what, on what, and how it ended.",
       },
       { id: "R-981", rule: "Refused and repeated requests have rows; dry runs, plans and reads have none." },
-      { id: "R-982", rule: "A denied query, stream, mutation, dry run or plan has a row." },
+      { id: "R-982", rule: "A denied query, stream, mutation, dry run or plan has a row, within the limit of R-1150." },
       { id: "R-983", rule: "Failed logins have ten rows a minute and address, then one with their number." },
+      {
+        id: "R-1150",
+        rule: "Denials have ten rows a minute and caller, then one with the number of the others, at each replica.",
+      },
+      { id: "R-1153", rule: "Failed logins at a replica that only runs work have rows too." },
       { id: "R-984", rule: "If the row of a mutation cannot be written, nothing is done and the answer is an error." },
       { id: "R-985", rule: "No row of the audit contains a secret or a control character." },
       { id: "R-986", rule: "An edit records the values that differ, before and after; secrets are `***`." },
@@ -1985,6 +1990,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "A JWT of another issuer, audience, algorithm or kind, without `sub`, `exp` or `iat`, expired, older than a day or from the future is refused, whatever keys its header names.",
       },
       {
+        id: "R-1152",
+        rule: "Of wrong JWTs of an address that arrive together twenty a second are verified, and good ones are all accepted.",
+      },
+      {
         id: "R-992",
         rule: "When `revokeTokens` of a subject is answered, JWTs of it that were issued before are refused.",
       },
@@ -1992,10 +2001,6 @@ export const RULES: readonly RuleSection[] = [
       {
         id: "R-994",
         rule: "A service starts while an issuer is away, refuses its JWTs with ISSUER_UNAVAILABLE, and accepts them once it is back.",
-      },
-      {
-        id: "R-1152",
-        rule: "Of wrong JWTs of an address that arrive together twenty a second are verified, and good ones are all accepted.",
       },
       {
         id: "R-995",
@@ -2020,6 +2025,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-1002",
         rule: "A session ends after twelve hours, after one hour without use, and with `revokeTokens`; then it is refused.",
       },
+      {
+        id: "R-1151",
+        rule: "The rows of a sign-in and a sign-out name the token, the session and the request; those of the session name it.",
+      },
       { id: "R-1003", rule: "After a sign-out the cookie is refused on every replica." },
       { id: "R-1017", rule: "Failed sign-ins have at most ten rows a minute and address in the audit." },
       { id: "R-1018", rule: "A session ends when its issuer is not configured any more." },
@@ -2039,7 +2048,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "A fixed variable with another value, also null and also by a default, is FORBIDDEN; one that is left out has its fixed value.",
       },
       { id: "R-1010", rule: "The role of a token counts beside its documents." },
-      { id: "R-1015", rule: "Each document that a bound token is denied has a row in the audit." },
+      {
+        id: "R-1015",
+        rule: "A document that a bound token is denied has a row in the audit, within the limit of R-1150.",
+      },
       { id: "R-1016", rule: "A row of the audit names the registered document that was sent by its id." },
       {
         id: "R-1011",

@@ -36,8 +36,11 @@ export interface Presented {
   readonly isAmbiguous?: boolean;
 }
 
+/** A session that begins or ends, with the credential that did it; null: an issuer named its owner. */
+export type NotedSession = Pick<Identity, "id" | "subject" | "displayName"> & { readonly credential: string | null };
+
 /** Records the beginning or the end of a session in the transaction that makes it. */
-export type NoteSession = (tx: Tx, session: Pick<Session, "id" | "subject">) => Promise<void>;
+export type NoteSession = (tx: Tx, session: NotedSession) => Promise<void>;
 
 export interface AuthenticatorOptions {
   readonly directory: Directory;
@@ -121,16 +124,16 @@ export class Authenticator {
         version,
       });
       if (!credential) await putSubjectName(tx, { subject, name, version });
-      await note(tx, { id, subject });
+      await note(tx, { id, subject, displayName: name, credential: credential?.id ?? null });
     });
     return { id, secret, subject, expiresAt };
   }
 
   /** Ends a session on every replica. */
-  async end({ identity: { id }, subject }: Actor, note: NoteSession): Promise<void> {
+  async end({ identity: { id }, subject, displayName }: Actor, note: NoteSession): Promise<void> {
     await this.#directory.change(async (tx, version) => {
       await endSessionRows(tx, { id }, version);
-      await note(tx, { id, subject });
+      await note(tx, { id, subject, displayName, credential: id });
     });
   }
 
@@ -168,9 +171,10 @@ export class Authenticator {
   #presentJwt(identity: Identity): Identity | Rejection {
     const { subject, expiresAt, issuedAt } = identity;
     const { tokensFrom = null, name = null } = this.#directory.subject(subject) ?? {};
-    if (expiresAt && expiresAt <= new Date()) return ended(`The token expired at ${expiresAt.toISOString()}.`);
+    if (expiresAt && expiresAt <= new Date())
+      return ended(`The token expired at ${expiresAt.toISOString()}.`, identity);
     if (tokensFrom && issuedAt && issuedAt < tokensFrom)
-      return ended(`The tokens of ${subject} were revoked at ${tokensFrom.toISOString()}.`);
+      return ended(`The tokens of ${subject} were revoked at ${tokensFrom.toISOString()}.`, identity);
     return identity.displayName === null && name !== null ? { ...identity, displayName: name } : identity;
   }
 
@@ -210,19 +214,20 @@ export class Authenticator {
     // It may have been used at another replica.
     if (isIdle(session)) session = (await this.#directory.lookUpSession(id)) ?? session;
     const identity = isIdle(session)
-      ? ended("The session ended because it was not used for an hour.")
+      ? ended("The session ended because it was not used for an hour.", ownerOf(session))
       : this.#identityOfSession(session);
     if (!isRejection(identity)) this.#directory.noteUse(id);
     return identity;
   }
 
-  #identityOfSession({ id, subject, name, groups, tokenId, expiresAt, endedAt }: SessionRow): Identity | Rejection {
-    if (endedAt) return ended(`The session ended at ${endedAt.toISOString()}.`);
-    if (expiresAt <= new Date()) return ended(`The session expired at ${expiresAt.toISOString()}.`);
+  #identityOfSession(row: SessionRow): Identity | Rejection {
+    const { id, subject, name, groups, tokenId, expiresAt, endedAt } = row;
+    if (endedAt) return ended(`The session ended at ${endedAt.toISOString()}.`, ownerOf(row));
+    if (expiresAt <= new Date()) return ended(`The session expired at ${expiresAt.toISOString()}.`, ownerOf(row));
     const session = { kind: "SESSION", id, expiresAt } as const;
     const issuer = /^user:([^:]+):/.exec(subject)?.[1];
     if (issuer !== undefined && !this.#jwts.isKnown(issuer))
-      return ended(`The issuer ${issuer} of the session is not configured any more.`);
+      return ended(`The issuer ${issuer} of the session is not configured any more.`, ownerOf(row));
     if (tokenId === null) return { ...session, subject, displayName: name, groups, ceiling: null, documents: null };
     const token = this.#directory.token(tokenId);
     const owner = token ? this.#identityOfToken(token) : ended("The token of the session has ended.");
@@ -278,6 +283,10 @@ export class Authenticator {
     this.#attempts.set(address, attempts);
     return attempts;
   }
+}
+
+function ownerOf({ id, subject, name }: SessionRow): Rejection["owner"] {
+  return { id, subject, displayName: name };
 }
 
 function ended(message: string, owner?: Rejection["owner"]): Rejection {

@@ -48,6 +48,7 @@ import { updateNodes } from "./inventory/update-nodes.ts";
 import { endStaleSessions } from "./agents/stale-sessions.ts";
 import { auditRow } from "./audit/audit-row.ts";
 import type { AuditedEnd, AuditedRequest } from "./audit/audit-row.ts";
+import { DeniedRows } from "./audit/denied-rows.ts";
 import { NotedRows } from "./audit/noted-rows.ts";
 import { ClaimLoop } from "./claims/claim-loop.ts";
 import { ClockWatch } from "./claims/clock-watch.ts";
@@ -116,6 +117,7 @@ const DRAIN_MS = 5_000;
 export async function createEngine(options: EngineOptions) {
   const parts = await createParts(options);
   const { claims, dueOperations, runner, prober, nodeProbes, powerReader, slots, agents, context, notedRows } = parts;
+  const deniedRows = new DeniedRows((request, end) => notedRows.add(auditRow(request, end)));
   const { database, log, endCalls, drainMs = DRAIN_MS } = options;
   const closers: { close(): void | Promise<void> }[] = [];
   let restedAt = Number.POSITIVE_INFINITY;
@@ -135,13 +137,17 @@ export async function createEngine(options: EngineOptions) {
     ...requestsOf(context, database),
     /** The agents of machines, for the provisioning listener. */
     agents,
-    /** Writes the row of a request that none of its transactions wrote. */
-    writeAudit: (request: AuditedRequest, end: AuditedEnd) =>
-      context.transact(({ tx }) => insertAuditRows(tx, [auditRow(request, end)])),
+    /** Writes the row of a request that none of its transactions wrote. Denials have a limit. */
+    async writeAudit(request: AuditedRequest, end: AuditedEnd) {
+      if (deniedRows.admits(request, end))
+        await context.transact(({ tx }) => insertAuditRows(tx, [auditRow(request, end)]));
+    },
     /** Writes the row of what a transaction outside of the engine does. */
     auditIn: (tx: Tx, request: AuditedRequest, end: AuditedEnd) => insertAuditRows(tx, [auditRow(request, end)]),
-    /** Notes a row of the audit that no answer waits for. */
-    noteAudit: (request: AuditedRequest, end: AuditedEnd) => notedRows.add(auditRow(request, end)),
+    /** Notes a row of the audit that no answer waits for. Denials and failed logins have a limit. */
+    noteAudit(request: AuditedRequest, end: AuditedEnd) {
+      if (deniedRows.admits(request, end)) notedRows.add(auditRow(request, end));
+    },
     /** Reads the power of up to 1,000 nodes now, within half a minute. Busy nodes are refused. */
     readPower: (selector: NodeSelector) => powerReader.read(selector),
     /** Reads what up to 100 machines report about themselves, within half a minute. Busy nodes are refused. */
@@ -177,6 +183,7 @@ export async function createEngine(options: EngineOptions) {
       if (ended.includes(false))
         log.warn("steps were still running; another replica, or the next start, continues them");
       runner.close();
+      deniedRows[Symbol.dispose]();
       await notedRows.close();
     },
   };

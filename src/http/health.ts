@@ -9,12 +9,13 @@ import type { Authenticator } from "../access/authenticator.ts";
 import { createFailedLogins } from "./port/failed-logins.ts";
 import { createLogins } from "./port/logins.ts";
 import { listen, shownUrl } from "./port/listen.ts";
+import type { Engine } from "../engine/engine.ts";
 import type { Services } from "../graphql/base/context.ts";
 import { METRICS, serveMetrics } from "./metrics.ts";
 import type { MetricsParts } from "./metrics.ts";
 import { isRepeated } from "./port/origins.ts";
 import { createSenders } from "./port/senders.ts";
-import { pathOf, refuseTwoHosts, sendJson, sendText } from "./graphql/respond.ts";
+import { pathOf, refuseTwoHosts, requestIdOf, sendJson, sendText } from "./graphql/respond.ts";
 
 export interface HealthParts {
   readonly database: Pick<Services["database"], "reader" | "refusesWrites">;
@@ -79,6 +80,8 @@ export interface HealthServerOptions extends Pick<HealthParts, "database">, TlsP
     readonly authenticator: Pick<Authenticator, "identify" | "isOpen">;
     readonly scrape: MetricsParts["scrape"];
   };
+  /** Notes rows of the audit of failed logins and denials. */
+  readonly noteAudit: Engine["noteAudit"];
   readonly host: string;
   readonly port: number;
   /** Networks of proxies. */
@@ -96,20 +99,25 @@ export async function startHealthServer({
   port,
   database,
   metrics,
+  noteAudit,
   proxies = [],
   ...secured
 }: HealthServerOptions): Promise<HealthServer> {
   let isTakingPart = true;
   const senders = createSenders(proxies);
-  const failedLogins = createFailedLogins({ senders, log: secured.log, observer: secured.observer });
+  const failedLogins = createFailedLogins({ senders, log: secured.log, observer: secured.observer, noteAudit });
   const parts: HealthParts = {
     database,
     isTakingPart: () => isTakingPart,
     ...(metrics && {
-      metrics: { scrape: metrics.scrape, logins: createLogins(metrics.authenticator, senders, failedLogins.note) },
+      metrics: {
+        scrape: metrics.scrape,
+        logins: createLogins(metrics.authenticator, senders, failedLogins.note, noteAudit),
+      },
     }),
   };
   const { server, silent } = await createPort({}, secured, (request, response) => {
+    response.setHeader("x-request-id", requestIdOf(request));
     response.setHeader("x-content-type-options", "nosniff");
     if (isRepeated(request, "host")) return refuseTwoHosts(response);
     serveHealth(parts, request, response).then(

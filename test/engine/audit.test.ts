@@ -1,15 +1,16 @@
 /** Rows of the audit that no request writes: of commands, of what no answer waits for; and their end, by retention. */
-import type { IncomingMessage } from "node:http";
 import { afterAll, describe, expect, test, vi } from "vitest";
 import { secretsCommand } from "../../src/commands/secrets.ts";
 import { readConfig } from "../../src/config/config.ts";
 import { auditRow } from "../../src/engine/audit/audit-row.ts";
+import type { AuditedRequest } from "../../src/engine/audit/audit-row.ts";
+import { DeniedRows } from "../../src/engine/audit/denied-rows.ts";
 import { NotedRows } from "../../src/engine/audit/noted-rows.ts";
 import { startRetention } from "../../src/engine/inventory/retention.ts";
-import { createFailedLogins } from "../../src/http/port/failed-logins.ts";
 import { createLog } from "../../src/log.ts";
 import { auditAfter, insertAuditRows, numberAudit } from "../../src/store/log/audit.ts";
 import type { NewAuditRow } from "../../src/store/log/audit.ts";
+import type { AuditOutcome } from "../../src/store/log/audit-records.ts";
 import { engineUnderTest } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
 import { TEST_KEYS } from "../support/keyring.ts";
@@ -41,28 +42,70 @@ describe("rows that no answer waits for", () => {
     await noted.close();
     expect(written).toEqual(["one", "two", "three"]);
   });
+});
 
-  test("a flood of failed logins has ten rows a minute, then their number [R-983]", () => {
+describe("rows of denials", () => {
+  const login = (address: string, subject = "unknown") => ({ action: "LOGIN_FAILED", subject, address });
+  const denial = (subject: string, action = "nodes") => ({ action, subject, address: "192.0.2.7" });
+
+  /** The rows of what `ask` asks for: those that are written at once, and those of a minute that is over. */
+  function written(
+    ask: (admits: (request: AuditedRequest, outcome?: AuditOutcome) => void, later: () => void) => void,
+  ) {
     vi.useFakeTimers();
     try {
-      const reasons: (string | undefined)[] = [];
-      using logins = createFailedLogins({
-        senders: { addressOf: () => "192.0.2.7" },
-        log,
-        noteAudit: (_request, { reason }) => void reasons.push(reason),
-        now: () => Date.now(),
-      });
-      const request = { headers: {} } as IncomingMessage;
-      const note = () => logins.note(request, "Bearer wrong", { code: "UNAUTHENTICATED", message: "Invalid token." });
-      for (let count = 0; count < 1_010; count += 1) note();
-      expect(reasons).toHaveLength(10);
-      vi.advanceTimersByTime(65_000);
-      expect(reasons.slice(10)).toEqual(["1,000 more failed logins of this address within a minute."]);
-      note();
-      expect(reasons).toHaveLength(12);
+      const made: [AuditedRequest, string | undefined][] = [];
+      using denied = new DeniedRows(
+        (request, { reason }) => void made.push([request, reason]),
+        () => Date.now(),
+      );
+      ask(
+        (request, outcome = "FORBIDDEN") => {
+          if (denied.admits(request, { outcome, reason: "No." })) made.push([request, "No."]);
+        },
+        () => vi.advanceTimersByTime(65_000),
+      );
+      return made;
     } finally {
       vi.useRealTimers();
     }
+  }
+
+  test.each([
+    ["failed logins of an address", login("192.0.2.7"), login("192.0.2.7", "account:gone"), login("192.0.2.8")],
+    ["denials of a caller", denial("account:ci"), denial("account:ci", "setPower"), denial("account:other")],
+  ])("a flood of %s has ten rows a minute, then the last one with their number [R-983] [R-1150]", (_what, ...some) => {
+    const [one, last, another] = some;
+    const found = written((admits, later) => {
+      for (let count = 0; count < 1_009; count += 1) admits(one);
+      admits(last);
+      admits(another);
+      admits(one, "REFUSED");
+      later();
+      admits(one);
+      later();
+    });
+    const first = Array.from({ length: 10 }, () => [one, "No."]);
+    expect(found.slice(0, 12)).toEqual([...first, [another, "No."], [one, "No."]]);
+    const reason = "The last of 1,000 more within a minute, which have no rows. No.";
+    expect(found.slice(12)).toEqual([
+      [last, reason],
+      [one, "No."],
+    ]);
+  });
+
+  test("the number of a minute that is not over is written when the service stops [R-1150]", () => {
+    const found = written((admits) => {
+      for (let count = 0; count < 12; count += 1) admits(denial("account:ci"));
+    });
+    expect(found.at(-1)?.[1]).toMatch(/^The last of 2 more/);
+  });
+
+  test("callers beyond those that are counted share ten rows [R-1150]", () => {
+    const found = written((admits) => {
+      for (let count = 0; count < 10_050; count += 1) admits(denial(`account:${count}`));
+    });
+    expect(found).toHaveLength(10_011);
   });
 });
 

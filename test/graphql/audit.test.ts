@@ -207,6 +207,18 @@ describe("denials", () => {
     expect(await newest()).toMatchObject({ action: "auditEntries", transport: "SSE", outcome: "FORBIDDEN" });
   });
 
+  test("a caller that is denied in a loop has ten rows a minute [R-1150]", async () => {
+    const { name, token } = await administrator.accountWith({ roles: ["viewer"] });
+    for (let count = 0; count < 8; count += 1) {
+      await ostler.ask("{ accounts { name } }", {}, as(token));
+      await mutate("manageNodes", { nodes: { names: ["any"] } }, as(token));
+    }
+    const found = await entries({ subjects: [`account:${name}`] });
+    expect(found.map(({ action }) => action)).toEqual(
+      Array.from({ length: 10 }, (_, index) => (index % 2 === 0 ? "accounts" : "manageNodes")),
+    );
+  });
+
   test("wrong tokens have rows, ten a minute and address; an ended one names its account [R-983]", async () => {
     const gone = await administrator.accountWith({ name: "gone", roles: ["viewer"] });
     await accepted("revokeTokens", { tokens: { account: "gone" } });

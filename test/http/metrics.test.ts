@@ -31,10 +31,12 @@ describe("/metrics with a token", () => {
     expect((await scraped(ostler.url, { authorization: `Bearer ${TOKEN}` })).get("ostler_database_up")).toBe(1);
   });
 
-  test("/metrics with a token is also served by a replica that only runs work", async () => {
+  test("/metrics with a token is also served by a replica that only runs work, and failed logins there are audited [R-1153]", async () => {
     const lines: string[] = [];
+    const noted: unknown[] = [];
     const telemetry = await createTelemetry({ log: createLog("silent"), version: "0" });
     const server = await startHealthServer({
+      noteAudit: (request, end) => void noted.push({ ...request, ...end }),
       host: "127.0.0.1",
       port: 0,
       database: { reader: aReader(() => []), refusesWrites: () => false },
@@ -49,7 +51,11 @@ describe("/metrics with a token", () => {
       observer: telemetry.observer,
     });
     owned.push(server);
-    expect((await fetch(`${server.url}/metrics`)).status).toBe(401);
+    const refused = await fetch(`${server.url}/metrics`);
+    expect(refused.status).toBe(401);
+    expect(noted).toMatchObject([
+      { action: "LOGIN_FAILED", outcome: "FORBIDDEN", requestId: refused.headers.get("x-request-id") },
+    ]);
     expect(lines.filter((line) => line.includes("had no valid token"))).toHaveLength(1);
     expect(await statusOf(server.url, "GET /metrics HTTP/1.1", "host: localhost", "host: evil.example")).toBe(400);
     expect((await scraped(server.url, { authorization: `Bearer ${TOKEN}` })).has("process_resident_memory_bytes")).toBe(

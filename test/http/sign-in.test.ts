@@ -29,9 +29,11 @@ afterAll(async () => {
 });
 
 /** The newest row of the audit with an action. */
-async function newestRow({ test: { sql } }: ServiceUnderTest, action: string): Promise<unknown> {
-  const [row] = await sql`select subject, address from audit where action = ${action} order by id desc limit 1`;
-  return row ?? null;
+async function newestRow({ test: { sql } }: ServiceUnderTest, action: string) {
+  const [row] = await sql<{ credential: string | null; targets: string[] }[]>`
+    select subject, display_name, credential, address, request_id, targets, outcome
+    from audit where action = ${action} order by id desc limit 1`;
+  return row;
 }
 
 /** Of the service where people sign in with tokens. */
@@ -85,7 +87,13 @@ describe("sign-in at an issuer", () => {
     expect(await ask(browser, ostler)).toMatchObject({
       viewer: { subject: "user:corp:ada", scope: "OPERATE", groups: ["group:corp:ops"] },
     });
-    expect(await newestRow(ostler, "LOGIN")).toMatchObject({ subject: "user:corp:ada", address: "127.0.0.1" });
+    expect(await newestRow(ostler, "LOGIN")).toMatchObject({
+      subject: "user:corp:ada",
+      display_name: "Ada",
+      credential: null,
+      address: "127.0.0.1",
+      request_id: expect.stringMatching(/^[\w-]{36}$/),
+    });
     const shown = await browser.send(page(ostler, "/auth/session"), { headers: OWN });
     expect(JSON.parse(shown.body)).toMatchObject({ session: { subject: "user:corp:ada", displayName: "Ada" } });
   });
@@ -109,7 +117,8 @@ describe("sign-in at an issuer", () => {
     expect(seen.status).toBe(403);
     expect(seen.body).toContain("The issuer corp refused the sign-in (access_denied).");
     expect(seen.body).not.toContain("<b>");
-    await eventually("the failure has a row", () => newestRow(ostler, "LOGIN_FAILED"));
+    const row = await eventually("the failure has a row", () => newestRow(ostler, "LOGIN_FAILED"));
+    expect(row).toMatchObject({ request_id: seen.headers["x-request-id"] });
     const forged = await begun();
     const answer = `/auth/callback?state=${forged.state}&error=%3Cscript%3Ealert(1)%3C/script%3E&iss=${issuer.url}`;
     const { status, body } = await forged.browser.send(page(ostler, answer));
@@ -226,6 +235,28 @@ describe("sign-in with a token", () => {
     const other = await signedIn("viewer");
     await administrator.edit("updateAccount", { account: other.name, disabled: true });
     expect((await ask(other.browser, small)).status).toBe(401);
+  });
+
+  test("the rows of sign-in and sign-out name the token, the session, whose rows name it, and the request [R-1151]", async () => {
+    const { name, token, tokenId } = await administrator.accountWith({ roles: ["viewer"] });
+    const browser = new Browser();
+    const { headers } = await browser.send(page(small, "/auth/session"), form(token));
+    const login = await newestRow(small, "LOGIN");
+    const subject = `account:${name}`;
+    expect(login).toMatchObject({ subject, credential: tokenId, request_id: headers["x-request-id"] });
+    const session = login?.targets[0];
+    await browser.send(page(small), {
+      method: "POST",
+      headers: { ...OWN, "content-type": "application/json" },
+      body: JSON.stringify({ query: "{ accounts { name } }" }),
+    });
+    expect(await newestRow(small, "accounts")).toMatchObject({ subject, credential: session, outcome: "FORBIDDEN" });
+    const left = await browser.send(page(small, "/auth/logout"), { method: "POST", headers: OWN });
+    expect(await newestRow(small, "LOGOUT")).toMatchObject({
+      credential: session,
+      targets: [session],
+      request_id: left.headers["x-request-id"],
+    });
   });
 
   test("the cookie is for this host, and not for scripts", async () => {
@@ -428,10 +459,16 @@ describe("end of a session", () => {
     expect(browser.cookiesOf(small.url)).toBe("");
     expect(await newestRow(small, "LOGOUT")).toMatchObject({ subject: `account:${name}` });
     browser.setCookies(small.url, cookies);
-    expect(await ask(browser, small)).toMatchObject({
+    const address = `192.0.2.${(addresses += 1)}`;
+    expect(await ask(browser, small, { ...OWN, "x-forwarded-for": address })).toMatchObject({
       status: 401,
       message: expect.stringMatching(/^The session ended/),
     });
+    const failure = await eventually("the failed login has a row", async () => {
+      const [row] = await small.test.sql`select subject from audit where address = ${address}`;
+      return row;
+    });
+    expect(failure).toEqual({ subject: `account:${name}` });
   });
 });
 

@@ -234,6 +234,7 @@ test("health and metrics of a replica that only runs work are served over TLS to
     database: { reader, refusesWrites: () => false },
     log,
     observer: telemetry.observer,
+    noteAudit: () => {},
     metrics: { authenticator: authenticatorWith(null), scrape: telemetry.scrapeOf(reader, new Circuits()) },
   });
   const get = async (path: string) =>

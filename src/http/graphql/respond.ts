@@ -3,10 +3,15 @@ import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { RequestErrorCode } from "../../errors.ts";
 
-/** The ID of a request in the log and the response: the caller's own if it is valid. */
+const requestIds = new WeakMap<IncomingMessage, string>();
+
+/** The ID of a request in the log, the audit and the response: the caller's own if it is valid. */
 export function requestIdOf(request: IncomingMessage): string {
   const given = request.headers["x-request-id"];
-  return typeof given === "string" && /^[\w.-]{1,64}$/.test(given) ? given : randomUUID();
+  if (typeof given === "string" && /^[\w.-]{1,64}$/.test(given)) return given;
+  const id = requestIds.get(request) ?? randomUUID();
+  requestIds.set(request, id);
+  return id;
 }
 
 /** Path and query of a request, without the address that a client may put before it, as to a proxy. */

@@ -7,6 +7,7 @@ import type { Engine } from "../../engine/engine.ts";
 import type { RequestErrorCode } from "../../errors.ts";
 import type { NoteFailedLogin } from "./failed-logins.ts";
 import { isRepeated } from "./origins.ts";
+import { requestIdOf } from "../graphql/respond.ts";
 import { countedSession } from "../sign-in/cookies.ts";
 import type { Senders } from "./senders.ts";
 
@@ -54,7 +55,8 @@ export function createLogins(
       if (isRejection(found) || lack === null) return found;
       const { subject, displayName, identity } = found;
       const who = { subject, displayName, credential: identity.id, address: senders.addressOf(request) };
-      noteAudit({ ...who, transport: "HTTP", action: page }, { outcome: "FORBIDDEN", code: "FORBIDDEN", reason: lack });
+      const asked = { ...who, transport: "HTTP", requestId: requestIdOf(request), action: page } as const;
+      noteAudit(asked, { outcome: "FORBIDDEN", code: "FORBIDDEN", reason: lack });
       return { rejected: "DENIED", message: lack };
     },
   };

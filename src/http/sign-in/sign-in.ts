@@ -14,7 +14,7 @@ import type { Log } from "../../log.ts";
 import { isRecord } from "../../runtime/json-values.ts";
 import { LruMap } from "../../runtime/lru-map.ts";
 import { GRAPHQL } from "../graphql/graphql.ts";
-import { graphqlError, pathOf, readBody, refuseBody, sendJson } from "../graphql/respond.ts";
+import { graphqlError, pathOf, readBody, refuseBody, requestIdOf, sendJson } from "../graphql/respond.ts";
 import { rejectionStatus, setRejectionHeaders } from "../port/logins.ts";
 import type { Logins } from "../port/logins.ts";
 import type { Senders } from "../port/senders.ts";
@@ -207,9 +207,14 @@ export class SignIn {
 
   #noteOf(request: IncomingMessage, action: "LOGIN" | "LOGOUT"): NoteSession {
     const { audit, senders } = this.#parts;
-    const address = senders.addressOf(request);
-    return (tx, { id, subject }) =>
-      audit.auditIn(tx, { subject, action, credential: id, address, transport: "HTTP" }, { outcome: "ACCEPTED" });
+    const [address, requestId] = [senders.addressOf(request), requestIdOf(request)];
+    // Rows of what the session does have its ID as their credential.
+    return (tx, { id, ...who }) =>
+      audit.auditIn(
+        tx,
+        { ...who, action, address, requestId, transport: "HTTP" },
+        { outcome: "ACCEPTED", targets: [id] },
+      );
   }
 
   async #isSignedIn(request: IncomingMessage): Promise<boolean> {

@@ -68,7 +68,8 @@ builder.objectType(AuditEntryRef, {
     }),
     credential: t.exposeString("credential", {
       nullable: true,
-      description: "The credential: `AccessToken.tokenId`, or `token` for that of the configuration; null without one.",
+      description:
+        "The credential: `AccessToken.tokenId`, `token` for that of the configuration, or a session, which is the target of its LOGIN; null without one.",
     }),
     address: t.exposeString("address", {
       nullable: true,
