@@ -58,6 +58,8 @@ const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const READY_MS = 60_000;
 
 let replicas = 0;
+/** The configured tokens of the replicas that have one, by their addresses. */
+const tokens = new Map<string, string>();
 
 /** Starts a replica in `folder`. Resolves when it reports ready. */
 export async function startReplica(
@@ -112,6 +114,7 @@ export async function startReplica(
       fail(new Error(`A replica ended with ${String(code)} before it was ready: ${logged}`));
     });
   });
+  if (environment["OSTLER_TOKEN"] !== undefined) tokens.set(url, environment["OSTLER_TOKEN"]);
   const kill = async () => {
     signal("SIGKILL");
     await exited;
@@ -160,7 +163,7 @@ export function ask<Data>(
   query: string,
   variables: Readonly<Record<string, unknown>> = {},
 ): Promise<Data> {
-  return askService<Data>(url, query, { variables });
+  return askService<Data>(url, query, { variables, token: tokens.get(url) });
 }
 
 export async function register(url: string, names: readonly string[], settings: unknown = {}): Promise<void> {
@@ -235,6 +238,7 @@ export function follow(first: string): Follower {
       url: `${url.replace("http", "ws")}/graphql`,
       webSocketImpl: Quiet,
       retryAttempts: 0,
+      ...(tokens.has(url) && { connectionParams: { authorization: `Bearer ${tokens.get(url)}` } }),
     });
     leave = () => client.terminate();
     try {

@@ -1,6 +1,6 @@
 /**
  * `npm run tool -- upgrade`: replaces the replicas of an older release one by one with this one, with work in progress.
- * A fleet is commissioned, and a subscriber moves from replica to replica with its cursor. In the middle an old replica
+ * They have OSTLER_TOKEN and no other setting of access, which means the same in both releases. A fleet is commissioned, and a subscriber moves from replica to replica with its cursor. In the middle an old replica
  * starts once more on the new release's data, as after a rollback. The new release adds a migration with a column.
  * Finally nothing is lost, doubled or illegal. Then the package of the older release is replaced by that of HEAD with
  * `dpkg -i`, in a system of its own, if both build packages.
@@ -19,7 +19,7 @@ import { checkPackageUpgrade, missingForPackages } from "../release/upgrade.ts";
 import { olderRelease } from "../support/older-release.ts";
 import { check, part, prove } from "../support/proof.ts";
 import { logFlaws, wholeLog } from "../support/transition-log.ts";
-import { commission, entered, follow, operationOf, register, scratch, startReplica, startServer } from "./lab.ts";
+import { ask, commission, entered, follow, operationOf, register, scratch, startReplica, startServer } from "./lab.ts";
 import type { Replica } from "./lab.ts";
 
 const { values } = parseArgs({
@@ -34,6 +34,7 @@ const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 /** Files that a replica needs; its packages are linked. */
 const PARTS = ["src", "plugins", "drizzle", "package.json"];
 const END_MS = 600_000;
+const TOKEN = "token-of-both-releases";
 /** Duration of a step: long enough that replicas can also start in the middle of a small fleet's work. */
 const STEP_MS = Math.round(Math.max(200, 200_000 / NODES));
 
@@ -50,9 +51,9 @@ function codeOf(commit: string | null, folder: string): string {
 }
 
 /** A release before 0.1.0 refuses a variable that it does not know. */
-function environmentOf(root: string): Readonly<Record<string, undefined>> {
+function environmentOf(root: string): Readonly<Record<string, string | undefined>> {
   const variables = readFileSync(join(root, "src/config/variables.ts"), "utf8");
-  return variables.includes("OSTLER_SECRET_KEYS") ? {} : { OSTLER_SECRET_KEYS: undefined };
+  return { OSTLER_TOKEN: TOKEN, ...(!variables.includes("OSTLER_SECRET_KEYS") && { OSTLER_SECRET_KEYS: undefined }) };
 }
 
 function addMigration(root: string): void {
@@ -115,7 +116,10 @@ async function replicaByReplica(): Promise<void> {
   const { state } = await operationOf(fourth.url, operation);
   check("the commission succeeds", state === "SUCCEEDED", `${state}, ${((Date.now() - began) / 1_000).toFixed(1)} s`);
 
-  const log = await wholeLog(fourth.url);
+  const { viewer } = await ask<{ viewer: unknown }>(fourth.url, "{ viewer { subject scope } }");
+  check("the token has all rights", JSON.stringify(viewer) === '{"subject":"token","scope":"ADMIN"}');
+
+  const log = await wholeLog(fourth.url, TOKEN);
   check("no transition is lost, doubled, or does not join", logFlaws(log).length === 0, `${log.length} transitions`);
   check(
     "every node is ACTIVE",

@@ -4,7 +4,7 @@
 
 export interface Asking {
   readonly variables?: Readonly<Record<string, unknown>>;
-  readonly token?: string;
+  readonly token?: string | undefined;
   /** Called with the text of the answer, whatever it says. */
   readonly onAnswer?: (text: string) => void;
 }

@@ -13,7 +13,7 @@ export interface LoggedTransition {
 export const TRANSITION_FIELDS = "cursor nodeName sequence from to event";
 
 /** Reads the whole log, page by page. */
-export async function wholeLog(url: string): Promise<LoggedTransition[]> {
+export async function wholeLog(url: string, token?: string): Promise<LoggedTransition[]> {
   const all: LoggedTransition[] = [];
   for (;;) {
     const { transitions } = await ask<{
@@ -21,7 +21,7 @@ export async function wholeLog(url: string): Promise<LoggedTransition[]> {
     }>(
       url,
       `query ($after: String) { transitions(first: 500, after: $after) { edges { node { ${TRANSITION_FIELDS} } } pageInfo { hasNextPage } } }`,
-      { variables: { after: all.at(-1)?.cursor ?? "0" } },
+      { variables: { after: all.at(-1)?.cursor ?? "0" }, token },
     );
     all.push(...transitions.edges.map(({ node }) => node));
     if (!transitions.pageInfo.hasNextPage) return all;
