@@ -12,7 +12,7 @@ export class LoginAttempts {
   readonly #failures = createTokenBucket(FAILURES_MAX, FAILURES_MAX);
   /** Verifications that have begun and not ended. */
   #running = 0;
-  /** Those that wait for the result of a running one, in the order of their arrival. */
+  /** Verifications that wait for the result of a running one, in the order of their arrival. */
   readonly #waiting: (() => void)[] = [];
 
   /** Counts a failure; false if there were too many. */

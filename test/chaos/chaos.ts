@@ -17,6 +17,7 @@ import { parseArgs } from "node:util";
 import { anySeed, chance } from "../durability/lab.ts";
 import { startArena, within } from "./arena.ts";
 import type { Arena } from "./arena.ts";
+import type { AccountsCommand } from "./accounts.ts";
 import { startHelper } from "./control.ts";
 import { dump } from "./dump.ts";
 import type { MachinesCommand } from "./machines.ts";
@@ -56,6 +57,8 @@ const READY_AGAIN_MS = 180_000;
 const NO_CHANGE_MS = 100_000;
 const QUIET_MS = 900_000;
 const CATCH_UP_MS = 60_000;
+/** Accounts whose roles and tokens change. */
+const ACCOUNTS = 8;
 const CHECKER = fileURLToPath(new URL("checker/check.ts", import.meta.url));
 
 /** Everything that runs beside this process; it ends in reverse order. */
@@ -138,6 +141,8 @@ async function main(folder: string): Promise<boolean> {
     await startHelper<WorkloadCommand>("workload.ts", { ...basis, nodes, clients: Number(values.clients) }),
   );
   const names = (await (phase("warm-up"), workload.send({ do: "warm-up" }))) as readonly string[];
+  const accounts = parts.use(await startHelper<AccountsCommand>("accounts.ts", { ...basis, accounts: ACCOUNTS }));
+  await accounts.send({ do: "warm-up" });
   const watchers = parts.use(
     await startHelper<WatchersCommand>("watchers.ts", { ...basis, streams: Number(values.streams) }),
   );
@@ -146,6 +151,7 @@ async function main(folder: string): Promise<boolean> {
   phase("storm");
   print("storm");
   await workload.send({ do: "storm" });
+  await accounts.send({ do: "storm" });
   const done = await storm({
     arena,
     machines,
@@ -171,6 +177,7 @@ async function main(folder: string): Promise<boolean> {
   await within(READY_AGAIN_MS, "Not all replicas became ready in the quiet phase", () =>
     arena.replicas.every((one) => one.isReady()),
   );
+  const accessCount = (await accounts.send({ do: "quiet" })) as { readonly changes: number };
   const requestCount = (await workload.send({ do: "quiet" })) as WorkloadCount;
   const unsettled = await waitForEnds(arena);
   const [last] = await arena.database.sql<{ position: string }[]>`select position::text from feed_position`;
@@ -207,7 +214,7 @@ async function main(folder: string): Promise<boolean> {
     `${requestCount.requests} requests, ${requestCount.answers} answers, ${requestCount.refused} of them refusals; ${rows["operations"]} operations, ${rows["runs"]} runs, ${rows["attempts"]} attempts, ${rows["transitions"]} transitions`,
   );
   print(
-    `${streamCount.opened} streams opened, ${streamCount.items} items; ${calls.entries} entries of steps, ${calls.power} calls for power, ${calls.callbacks} callbacks`,
+    `${streamCount.opened} streams opened, ${streamCount.items} items; ${calls.entries} entries of steps, ${calls.power} calls for power, ${calls.callbacks} callbacks; ${accessCount.changes} changes of accounts`,
   );
   print(
     `take-over of a killed replica's steps: ${over.count}, p50 ${over.p50Ms} ms, max ${over.maxMs} ms (${over.slowest ?? "none"})`,

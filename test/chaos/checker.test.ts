@@ -35,6 +35,8 @@ const ALL = [
   "P17",
   "P19",
   "P20",
+  "P21",
+  "P22",
   "REST",
 ];
 
@@ -106,6 +108,23 @@ const addFault = (made: Made, what: Nemesis["what"], target: string, from: numbe
     { t: from, k: "nemesis", id: `planted-${from}`, what, target, phase: "begin", detail: null },
     { t: to, k: "nemesis", id: `planted-${from}`, what, target, phase: "end", detail: null },
   );
+const noteInAudit = (made: Made, { id }: Pick<Request, "id">) =>
+  void made.final.audit.push({ ...row(made, "audit", { action: "manageNodes" }), request_id: id });
+/** The answer to the request that was sent at a moment. */
+function answerAt(made: Made, t: number): Answer {
+  const request = made.requests.find((one) => one.k === "request" && one.t === t);
+  const answer = made.requests.find((one) => one.k === "answer" && one.id === request?.id);
+  if (answer?.k !== "answer") throw new Error(`No request was sent at ${t} and answered.`);
+  return answer;
+}
+/** A denied request of the account is carried out instead. */
+function carryOut(made: Made, t: number): void {
+  const answer = answerAt(made, t);
+  set(answer, { ...answerAt(made, 101_500), id: answer.id, t: answer.t });
+  const model = row(made, "audit", { subject: "account:ann" });
+  made.final.audit.push({ ...model, at: iso(t), request_id: answer.id });
+}
+const idOfChange = (made: Made, t: number) => made.access.find((one) => one.t === t)?.id;
 /** A refusal of one node by a request of its own. */
 function refuse(
   made: Made,
@@ -116,6 +135,7 @@ function refuse(
 ): Request {
   const { request, answer } = exchangeOf(made, "cleanNodes", "n1");
   const asked = { ...request, id: `planted-${made.requests.length}`, t, verb, nodes: [node], input: {} };
+  noteInAudit(made, asked);
   made.requests.push(asked, {
     ...answer,
     id: asked.id,
@@ -163,6 +183,7 @@ describe("checker with a correct run", () => {
     const made = goodHistory();
     for (const list of [
       made.requests,
+      made.access,
       made.streams,
       made.driver,
       made.callbacks,
@@ -178,6 +199,50 @@ describe("checker with a correct run", () => {
 
 /** A planted fault, the promise that it violates, and the message. It may violate other promises too. */
 const FAULTS: readonly (readonly [fault: string, promise: string, message: RegExp, change: (made: Made) => void])[] = [
+  ["a viewer is obeyed", "P21", /abort .* of ann was carried out/, (made) => carryOut(made, 105_000)],
+  [
+    "a revoked token is obeyed",
+    "P21",
+    /abort .* of ann was carried out/,
+    (made) => {
+      row(made, "audit", { action: "setRoles", request_id: idOfChange(made, 103_000) })["change"] = null;
+      carryOut(made, 108_000);
+    },
+  ],
+  [
+    "an account is denied that has the role",
+    "P21",
+    /abort .* of ann was denied, although it had the role/,
+    (made) => set(answerAt(made, 101_500), { ok: false, error: "FORBIDDEN", status: 200, denied: "FORBIDDEN" }),
+  ],
+  [
+    "a request has no row in the audit",
+    "P21",
+    /by its row in the audit its caller is missing/,
+    (made) => remove(made, "audit", row(made, "audit", { action: "stop" })),
+  ],
+  [
+    "a stream continues after its access changed",
+    "P22",
+    /Stream ann-1 of ann received something 6\d\d\d ms after its access changed/,
+    (made) => {
+      set(endOf(made, "ann-1"), { t: 110_000, code: "LEFT" });
+      made.streams.push({ ...marksOf(made, "ann-1")[0], t: 109_500 } as Mark);
+      made.streams.sort((a, b) => a.t - b.t);
+    },
+  ],
+  [
+    "a stream ends although its access has not changed",
+    "P22",
+    /Stream ann-1 of ann ended with ACCESS_CHANGED, but its access had not changed/,
+    (made) => set(endOf(made, "ann-1"), { t: 101_900 }),
+  ],
+  [
+    "a stream is denied after it has begun",
+    "P22",
+    /Stream ann-1 was denied after it had begun/,
+    (made) => set(endOf(made, "ann-1"), { code: "DENIED" }),
+  ],
   [
     "an accepted operation does not exist",
     "P1",
@@ -1652,6 +1717,7 @@ const CORRECT: readonly (readonly [what: string, change: (made: Made) => void])[
         { ...request, id: "other", t: request.t + 100, input: { reason: "moved" } },
         { ...answer, id: "other" },
       );
+      noteInAudit(made, { id: "other" });
       set(row(made, "nodes", { name: "n1" }), { maintenance_reason: "moved" });
       made.final.conditions.push({ node_id: "id-n1", at: iso(111_500), in_maintenance: false });
     },

@@ -19,6 +19,7 @@ const TABLES: Readonly<Record<string, string>> = {
     where subject = 'NODE' and before is not null
       and fields && array['PRESENCE', 'FAULT', 'MAINTENANCE', 'PROTECTED', 'RETIRED']
     order by position nulls last, id`,
+  audit: "select at, subject, action, request_id, targets, outcome, change from audit order by position nulls last, id",
   operations: "select * from operations order by created_at, id",
   plans: "select hash, plan->'steps' as steps, plan from plans",
   runs: "select * from runs order by created_at, id",

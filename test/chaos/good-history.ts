@@ -12,6 +12,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { EDGES } from "../durability/rules.ts";
 import type {
+  AccessChange,
+  AccessChanged,
   Answer,
   Callback,
   End,
@@ -37,6 +39,7 @@ export type Values = Record<string, unknown>;
 export interface Made {
   readonly run: Run;
   readonly requests: (Request | Answer)[];
+  readonly access: (AccessChange | AccessChanged)[];
   readonly streams: (Open | Item | Mark | End)[];
   readonly driver: (Enter | Leave | Power)[];
   readonly callbacks: Callback[];
@@ -46,6 +49,7 @@ export interface Made {
     | "clusters"
     | "nodes"
     | "conditions"
+    | "audit"
     | "operations"
     | "runs"
     | "plans"
@@ -65,6 +69,14 @@ export const iso = (t: number) => new Date(WALL_MS + t).toISOString();
 const NODES = ["n1", "n2", "n3", "n4", "n5", "n6"];
 const WIPE = 0;
 const BOOT = 1;
+
+/** The sender of a request; by default the holder of the configured token. */
+interface Caller {
+  readonly account?: string;
+  readonly tokenId?: string;
+}
+const ANN = { account: "ann", tokenId: "t1" };
+const audited = (t: number, row: Values): Values => ({ at: iso(t + 5), outcome: "ACCEPTED", change: null, ...row });
 
 /** A process of a replica. */
 interface At {
@@ -90,6 +102,7 @@ export function goodHistory(): Made {
       unsettled: null,
     },
     requests: [],
+    access: [],
     streams: [],
     driver: [],
     callbacks: [],
@@ -99,6 +112,7 @@ export function goodHistory(): Made {
       clusters: [],
       nodes: [],
       conditions: [],
+      audit: [],
       operations: [],
       runs: [],
       plans: [],
@@ -110,7 +124,7 @@ export function goodHistory(): Made {
       feed_position: [],
     },
   };
-  const { requests, driver, callbacks, nemesis, replicas, final } = made;
+  const { requests, access, driver, callbacks, nemesis, replicas, final } = made;
   let last = 0;
 
   // ---- single records
@@ -123,6 +137,7 @@ export function goodHistory(): Made {
     input: Values,
     key: string | null,
     answer?: Omit<Extract<Answer, { ok: true }>, "t" | "k" | "id" | "ok"> & { readonly after?: number },
+    caller: Caller = {},
   ): void {
     const id = `q${(last += 1)}`;
     requests.push({
@@ -135,11 +150,29 @@ export function goodHistory(): Made {
       input: { ...input, idempotencyKey: key },
       idempotencyKey: key,
       nodes,
+      ...caller,
     });
     if (answer) {
       const { after = 40, ...rest } = answer;
+      const subject = caller.account === undefined ? "token" : `account:${caller.account}`;
+      final.audit.push(audited(t, { subject, action: verb, request_id: id, targets: nodes }));
       requests.push({ t: t + after, k: "answer", id, ok: true, ...rest });
     } else requests.push({ t: t + 200, k: "answer", id, ok: false, error: "socket hang up", status: null });
+  }
+
+  /** A request of an account that is denied. */
+  function deny(t: number, denied: "FORBIDDEN" | "UNAUTHENTICATED"): void {
+    ask(t, "r1", "abort", ["n1"], { work: { names: ["n1"] } }, null, undefined, ANN);
+    const answer = requests.at(-1);
+    if (answer?.k === "answer") Object.assign(answer, { error: `${denied}: No.`, status: 200, denied });
+  }
+
+  /** A change of what an account may do; `role`: its only one from now on. */
+  function changeAccess(t: number, mutation: AccessChange["mutation"], target: string, role?: string): void {
+    const id = `a${(last += 1)}`;
+    access.push({ t, k: "change", id, mutation, account: ANN.account }, { t: t + 40, k: "changed", id });
+    const change = role === undefined ? null : { edits: [{ target, after: { roles: [{ role }] } }], complete: true };
+    final.audit.push(audited(t, { subject: "token", action: mutation, request_id: id, targets: [target], change }));
   }
 
   const accepted = (node: string, runId: string | null, effect: NodeAnswer["effect"] = null): NodeAnswer => ({
@@ -631,6 +664,17 @@ export function goodHistory(): Made {
     for (const at of t < 6_000 ? [R1, R2] : t < 112_000 ? [R1_AGAIN, R2] : [R1_AGAIN])
       replicas.push({ t, k: "sample", what: "memory", replica: at.replica, pid: at.pid, value: 150 * 2 ** 20 + t });
 
+  // An account becomes a viewer, and then its token is revoked. A request meets the change.
+  changeAccess(1_500, "setRoles", "account:ann", "operator");
+  const nothing = { operationId: null, replayed: null, refusals: [], results: [refused("n1", "NOTHING_RUNNING")] };
+  const abort = (t: number) => ask(t, "r1", "abort", ["n1"], { work: { names: ["n1"] } }, null, nothing, ANN);
+  abort(101_500);
+  abort(102_990);
+  changeAccess(103_000, "setRoles", "account:ann", "viewer");
+  deny(105_000, "FORBIDDEN");
+  changeAccess(106_000, "revokeTokens", "t1");
+  deny(108_000, "UNAUTHENTICATED");
+
   // The second replica receives SIGTERM with a request in progress.
   ask(110_900, "r2", "clearMaintenance", ["n1"], {}, null, {
     operationId: null,
@@ -655,8 +699,9 @@ export function goodHistory(): Made {
       .map((edge) => edge.split(" "))
       .map(([from_state, event, to_state]) => ({ from_state, event, to_state })),
   );
-  made.streams.push(...streamsOf(final.transitions));
-  for (const list of [requests, driver, nemesis, replicas] as { t: number }[][]) list.sort((a, b) => a.t - b.t);
+  made.streams.push(...streamsOf(final.transitions), ...streamOfAccount(final.transitions));
+  final.audit.sort((a, b) => String(a["at"]).localeCompare(String(b["at"])));
+  for (const list of [requests, access, driver, nemesis, replicas] as { t: number }[][]) list.sort((a, b) => a.t - b.t);
   return made;
 }
 
@@ -735,13 +780,36 @@ function streamsOf(log: readonly Values[]): (Open | Item | Mark | End)[] {
   return records;
 }
 
+/** A stream of the account, which ends when its role changes. */
+function streamOfAccount(log: readonly Values[]): (Open | Mark | End)[] {
+  const stream = "ann-1";
+  const position = log.length;
+  return [
+    {
+      t: 101_000,
+      k: "open",
+      stream,
+      client: "ann",
+      replica: "r1",
+      transport: "sse",
+      after: String(position),
+      afterPosition: position,
+      filter: null,
+      stalls: false,
+      ...ANN,
+    },
+    { t: 101_005, k: "mark", stream, position, caughtUp: true },
+    { t: 103_600, k: "end", stream, code: "ACCESS_CHANGED", detail: String(position) },
+  ];
+}
+
 /** Writes the records to a new folder. Returns its path. */
 export function writeHistory(made: Made): string {
   const folder = mkdtempSync(join(tmpdir(), "chaos-checker-"));
   const write = (file: keyof Files, records: readonly unknown[]) =>
     writeFileSync(join(folder, `${file}.jsonl`), records.map((one) => `${JSON.stringify(one)}\n`).join(""));
   writeFileSync(join(folder, "run.json"), JSON.stringify(made.run));
-  for (const file of ["requests", "streams", "driver", "callbacks", "nemesis", "replicas"] as const)
+  for (const file of ["requests", "access", "streams", "driver", "callbacks", "nemesis", "replicas"] as const)
     write(file, made[file]);
   write(
     "final",

@@ -8,16 +8,27 @@ export interface Answered<Data> {
   readonly status: number;
 }
 
+export interface AskOptions {
+  readonly timeoutMs: number;
+  readonly token: string;
+  /** Names the request in the audit. */
+  readonly requestId: string;
+}
+
 /** Throws if the answer is missing, incomplete or not GraphQL. */
 export async function ask<Data>(
   url: string,
   query: string,
   variables: Readonly<Record<string, unknown>>,
-  timeoutMs: number,
+  { timeoutMs, token, requestId }: AskOptions,
 ): Promise<Answered<Data>> {
   const response = await fetch(`${url}/graphql`, {
     method: "POST",
-    headers: { "content-type": "application/json", authorization: `Bearer ${TOKEN}` },
+    headers: {
+      "content-type": "application/json",
+      authorization: `Bearer ${token}`,
+      "x-request-id": requestId,
+    },
     body: JSON.stringify({ query, variables }),
     signal: AbortSignal.timeout(timeoutMs),
   });

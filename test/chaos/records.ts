@@ -15,6 +15,8 @@ import { join } from "node:path";
 export interface Files {
   /** Requests of clients and their answers. */
   readonly requests: Request | Answer;
+  /** Changes of accounts, their roles and tokens. */
+  readonly access: AccessChange | AccessChanged;
   /** Streams of subscribers: opened, items received, ended. */
   readonly streams: Open | Item | Mark | End;
   /** Calls of drivers, as seen by the machines. */
@@ -46,6 +48,24 @@ export interface Request extends Stamped {
   readonly idempotencyKey: string | null;
   /** Names of the nodes in the request; those of the operation if it names one. */
   readonly nodes: readonly string[];
+  /** The account that sent it, and its token. Absent or null: the configured token. */
+  readonly account?: string | null;
+  readonly tokenId?: string | null;
+}
+
+/** A change of an account, its roles or tokens. Written before it is sent; a repeat has its own ID. */
+export interface AccessChange extends Stamped {
+  readonly k: "change";
+  /** Unique in the run, and the ID of the request in the audit. */
+  readonly id: string;
+  readonly mutation: "createAccount" | "setRoles" | "createToken" | "revokeTokens";
+  readonly account: string;
+}
+
+/** The change was answered. */
+export interface AccessChanged extends Stamped {
+  readonly k: "changed";
+  readonly id: string;
 }
 
 /** A refusal by the service, of the whole request or of one node. */
@@ -75,9 +95,15 @@ export type Answer = Stamped & { readonly k: "answer"; readonly id: string } & (
       }
     /**
      * A missing or incomplete answer, or an error instead of data: the request may have been carried out or not.
-     * `status`: HTTP status, if there was one.
+     * `status`: HTTP status, if there was one. `denied`: the code with which the caller was refused; then nothing was
+     * carried out.
      */
-    | { readonly ok: false; readonly error: string; readonly status: number | null }
+    | {
+        readonly ok: false;
+        readonly error: string;
+        readonly status: number | null;
+        readonly denied?: "FORBIDDEN" | "UNAUTHENTICATED";
+      }
   );
 
 /** A subscription was sent. Each connection of a subscriber is a separate stream. */
@@ -100,6 +126,9 @@ export interface Open extends Stamped {
   } | null;
   /** Whether this reader stalls on purpose; then its silences do not count. */
   readonly stalls: boolean;
+  /** The account that opened it, and its token. Absent or null: the configured token. */
+  readonly account?: string | null;
+  readonly tokenId?: string | null;
 }
 
 /** A transition received by a stream. */
@@ -132,8 +161,8 @@ export interface Mark extends Stamped {
 }
 
 /**
- * End of a stream: the code of a StreamReset, COMPLETE, LEFT (the reader disconnected) or LOST (the connection broke,
- * with the reason).
+ * End of a stream: the code of a StreamReset, COMPLETE, LEFT (the reader disconnected), DENIED (the caller was refused)
+ * or LOST (the connection broke), both with the reason.
  */
 export interface End extends Stamped {
   readonly k: "end";
@@ -285,9 +314,9 @@ export interface Sample extends Stamped {
 /**
  * A row of the database at the end, with the names of its columns, times as ISO 8601 and JSON as JSON. `table` is
  * clusters, nodes, conditions (values before each change of a node: node_id, at, presence, fault, in_maintenance,
- * is_protected, is_retired), operations, runs, plans (hash and steps: interface, name, driver, phase, …), attempts,
- * transitions, rejected_callbacks, lifecycle_edges, feed_position or step_log (per run:
- * run_id, lines, first, last).
+ * is_protected, is_retired), audit, operations, runs, plans (hash and steps: interface, name, driver, phase, …),
+ * attempts, transitions, rejected_callbacks, lifecycle_edges, feed_position or step_log (per run: run_id, lines, first,
+ * last).
  */
 export interface Row {
   readonly k: "row";

@@ -1,7 +1,7 @@
 /**
- * The subscribers: a process without faults. Half of them use WebSocket, half server-sent events. Some filter, some
- * stop reading for a while, and all of them disconnect now and then and resume at another replica with their last
- * cursor. Everything that they receive is recorded.
+ * The subscribers: a process without faults. Half of them use WebSocket, half server-sent events, and half of each the
+ * tokens of accounts. Some filter, some stop reading for a while, and all of them disconnect now and then and resume at
+ * another replica with their last cursor. Everything that they receive is recorded.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { createClient } from "graphql-ws";
@@ -9,10 +9,11 @@ import { WebSocket } from "ws";
 import { z } from "zod";
 import { chance } from "../durability/lab.ts";
 import type { Chance } from "../durability/lab.ts";
-import { TOKEN, runIdOf } from "./graphql-request.ts";
+import { runIdOf } from "./graphql-request.ts";
 import { START, obey } from "./control.ts";
 import { clock, record } from "./records.ts";
 import type { Open } from "./records.ts";
+import { credentialOf, someAccount } from "./tokens.ts";
 
 const COMMAND = z.discriminatedUnion("do", [
   START.extend({ streams: z.number() }),
@@ -99,6 +100,7 @@ function createWatchers({ seed, folder, urls, streams }: Extract<WatchersCommand
       const replica = random.one(replicas);
       const isStalling = stalls && random.often(0.15);
       const after = String(position);
+      const { account, tokenId, token } = credentialOf(folder, someAccount(folder, random, index % 4 >= 2 ? 1 : 0));
       written.write({
         t: clock(),
         k: "open",
@@ -110,13 +112,15 @@ function createWatchers({ seed, folder, urls, streams }: Extract<WatchersCommand
         afterPosition: position,
         filter,
         stalls: isStalling,
+        account,
+        tokenId,
       });
       const close = (code: string, detail: string | null) =>
         written.write({ t: clock(), k: "end", stream, code, detail });
       // Fields that are read for each item are requested by few subscribers, so that the others keep up.
       const isFull = index % 10 === 0;
       const connection = (transport === "ws" ? overWebSocket : overEvents)(
-        urls[replica] ?? "",
+        { url: urls[replica] ?? "", token },
         { after, ...(filter && { filter }) },
         isFull,
       );
@@ -137,7 +141,9 @@ function createWatchers({ seed, folder, urls, streams }: Extract<WatchersCommand
           take(stream, value);
         }
       } catch (error) {
-        close(hasDisconnected ? "LEFT" : "LOST", hasDisconnected ? null : reasonOf(error));
+        const reason = reasonOf(error);
+        if (hasDisconnected) close("LEFT", null);
+        else close(DENIAL.test(reason) ? "DENIED" : "LOST", reason);
       } finally {
         clearTimeout(timer);
         shutdown.signal.removeEventListener("abort", disconnect);
@@ -221,7 +227,15 @@ interface SubscriptionVariables {
   readonly filter?: NonNullable<Open["filter"]>;
 }
 
-function overWebSocket(url: string, variables: SubscriptionVariables, isFull: boolean): Connection {
+interface Endpoint {
+  readonly url: string;
+  readonly token: string;
+}
+
+/** Reasons of ends for which the caller may not have the stream. */
+const DENIAL = /requires the scope|UNAUTHENTICATED|no longer valid|closed with 4403/;
+
+function overWebSocket({ url, token }: Endpoint, variables: SubscriptionVariables, isFull: boolean): Connection {
   let socket: WebSocket | undefined;
   const client = createClient({
     url: `${url.replace("http", "ws")}/graphql`,
@@ -230,7 +244,7 @@ function overWebSocket(url: string, variables: SubscriptionVariables, isFull: bo
         super(given[0], given[1], { handshakeTimeout: CONNECT_MS });
       }
     },
-    connectionParams: { authorization: `Bearer ${TOKEN}` },
+    connectionParams: { authorization: `Bearer ${token}` },
     connectionAckWaitTimeout: CONNECT_MS,
     retryAttempts: 0,
     on: {
@@ -265,7 +279,7 @@ function overWebSocket(url: string, variables: SubscriptionVariables, isFull: bo
   };
 }
 
-function overEvents(url: string, variables: SubscriptionVariables, isFull: boolean): Connection {
+function overEvents({ url, token }: Endpoint, variables: SubscriptionVariables, isFull: boolean): Connection {
   const shutdown = new AbortController();
   let pausedUntil = Promise.resolve();
   const items = (async function* () {
@@ -273,7 +287,7 @@ function overEvents(url: string, variables: SubscriptionVariables, isFull: boole
     const response = await fetch(`${url}/graphql`, {
       method: "POST",
       signal: shutdown.signal,
-      headers: { "content-type": "application/json", accept: "text/event-stream", authorization: `Bearer ${TOKEN}` },
+      headers: { "content-type": "application/json", accept: "text/event-stream", authorization: `Bearer ${token}` },
       body: JSON.stringify({ query: QUERY(isFull), variables }),
     });
     clearTimeout(connected);

@@ -1,7 +1,8 @@
 /**
- * The clients: a process without faults. They send random verbs to random replicas, for many nodes at once and for the
- * same nodes as other clients. An unanswered request is repeated at another replica with the same key, and sometimes an
- * answered one as well. Every request is recorded before it is sent, and so is its result.
+ * The clients: a process without faults. They send random verbs to random replicas, with the configured token or that
+ * of an account, for many nodes at once and for the same nodes as other clients. An unanswered request is repeated at
+ * another replica with the same key, and sometimes an answered one as well. Every request is recorded before it is
+ * sent, and so is its result.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { z } from "zod";
@@ -11,6 +12,8 @@ import { ask, runIdOf } from "./graphql-request.ts";
 import { START, obey } from "./control.ts";
 import { clock, record } from "./records.ts";
 import type { Answer, NodeAnswer, Refusal } from "./records.ts";
+import { credentialOf, someAccount } from "./tokens.ts";
+import type { Credential } from "./tokens.ts";
 import { documentOf, isInterrupt } from "./verbs.ts";
 import type { Verb } from "./verbs.ts";
 
@@ -40,6 +43,9 @@ const INTERRUPTED_NODES_MAX = 60;
 /** Nodes that one request takes out of maintenance. */
 const CLEARING_BATCH = 50;
 const CLUSTER = "arena";
+/** Share of requests that accounts send. */
+const BY_ACCOUNTS = 0.4;
+const DENIALS = ["FORBIDDEN", "UNAUTHENTICATED"] as const;
 interface Mutation {
   readonly verb: Verb;
   readonly input: Readonly<Record<string, unknown>>;
@@ -80,9 +86,14 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
   let running: Promise<unknown> = Promise.resolve();
   end = () => requests.close();
 
-  async function send(client: string, replica: string, { verb, input, nodes: targets }: Mutation): Promise<Answer> {
+  async function send(
+    { client, credential }: { readonly client: string; readonly credential: Credential },
+    replica: string,
+    { verb, input, nodes: targets }: Mutation,
+  ): Promise<Answer> {
     count.requests += 1;
     const id = `q${count.requests}`;
+    const { account, tokenId, token } = credential;
     const key = input["idempotencyKey"];
     requests.write({
       t: clock(),
@@ -94,6 +105,8 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
       input,
       idempotencyKey: typeof key === "string" ? key : null,
       nodes: targets,
+      account,
+      tokenId,
     });
     let answer: Answer;
     try {
@@ -101,8 +114,9 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
         urls[replica] ?? "",
         documentOf(verb),
         { input },
-        TIMEOUT_MS,
+        { timeoutMs: TIMEOUT_MS, token, requestId: id },
       );
+      const denied = DENIALS.find((code) => errors.some(({ extensions }) => extensions?.code === code));
       // An incomplete answer counts as none.
       const given = errors.length === 0 ? data?.[verb] : null;
       answer = given
@@ -132,6 +146,7 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
               .join(" ")
               .slice(0, 500),
             status,
+            ...(denied && { denied }),
           };
     } catch (error) {
       answer = { t: clock(), k: "answer", id, ok: false, error: reasonOf(error), status: null };
@@ -152,17 +167,22 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
    * Sends a request until it is answered, each time to another replica with the same key; sometimes once more, or twice
    * at the same time.
    */
-  async function sendUntilAnswered(client: string, random: Chance, mutation: Mutation): Promise<Answer> {
+  async function sendUntilAnswered(
+    { client, account }: { readonly client: string; readonly account: string | null },
+    random: Chance,
+    mutation: Mutation,
+  ): Promise<Answer> {
+    const as = () => ({ client, credential: credentialOf(folder, account) });
     const isTwice = random.often(0.03);
     const [first, second] = [random.one(replicas), random.one(replicas)];
     let answer: Answer;
-    if (isTwice) [answer] = await Promise.all([send(client, first, mutation), send(client, second, mutation)]);
-    else answer = await send(client, first, mutation);
-    for (let tries = 1; !answer.ok && tries < TRIES; tries += 1) {
+    if (isTwice) [answer] = await Promise.all([send(as(), first, mutation), send(as(), second, mutation)]);
+    else answer = await send(as(), first, mutation);
+    for (let tries = 1; !answer.ok && !answer.denied && tries < TRIES; tries += 1) {
       await delay(random.whole(50, 1_500));
-      answer = await send(client, random.one(replicas), mutation);
+      answer = await send(as(), random.one(replicas), mutation);
     }
-    if (answer.ok && random.often(0.05)) await send(client, random.one(replicas), mutation);
+    if (answer.ok && random.often(0.05)) await send(as(), random.one(replicas), mutation);
     return answer;
   }
 
@@ -178,7 +198,7 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
         maintained.push([...mutation.nodes]);
         nodesToClear.push(...mutation.nodes);
       }
-      await sendUntilAnswered(name, random, mutation);
+      await sendUntilAnswered({ client: name, account: someAccount(folder, random, BY_ACCOUNTS) }, random, mutation);
     }
   }
 
@@ -289,7 +309,7 @@ function createWorkload({ seed, folder, urls, nodes, clients }: Extract<Workload
   });
 
   async function mustSucceed(random: Chance, mutation: Mutation): Promise<void> {
-    const answer = await sendUntilAnswered("warden", random, mutation);
+    const answer = await sendUntilAnswered({ client: "warden", account: null }, random, mutation);
     if (!answer.ok) throw new Error(`${mutation.verb} was not answered: ${answer.error}`);
     if (answer.refusals[0] && !/already|taken|exists/.test(answer.refusals[0].message))
       throw new Error(`${mutation.verb} was refused: ${answer.refusals[0].message}`);

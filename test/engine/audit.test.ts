@@ -74,7 +74,7 @@ describe("rows of denials", () => {
   test.each([
     ["failed logins of an address", login("192.0.2.7"), login("192.0.2.7", "account:gone"), login("192.0.2.8")],
     ["denials of a caller", denial("account:ci"), denial("account:ci", "setPower"), denial("account:other")],
-  ])("a flood of %s has ten rows a minute, then the last one with their number [R-983] [R-1150]", (_what, ...some) => {
+  ])("a flood of %s has ten rows a minute, then the last one with their number [R-983, R-1150]", (_what, ...some) => {
     const [one, last, another] = some;
     const found = written((admits, later) => {
       for (let count = 0; count < 1_009; count += 1) admits(one);

@@ -1,9 +1,10 @@
 /**
  * `npm run tool -- upgrade`: replaces the replicas of an older release one by one with this one, with work in progress.
- * They have OSTLER_TOKEN and no other setting of access, which means the same in both releases. A fleet is commissioned, and a subscriber moves from replica to replica with its cursor. In the middle an old replica
- * starts once more on the new release's data, as after a rollback. The new release adds a migration with a column.
- * Finally nothing is lost, doubled or illegal. Then the package of the older release is replaced by that of HEAD with
- * `dpkg -i`, in a system of its own, if both build packages.
+ * They have OSTLER_TOKEN and no other setting of access, which means the same in both releases. A fleet is
+ * commissioned, and a subscriber moves from replica to replica with its cursor. In the middle an old replica starts
+ * once more on the new release's data, as after a rollback. The new release adds a migration with a column. Finally
+ * nothing is lost, doubled or illegal. Then the package of the older release is replaced by that of HEAD with `dpkg
+ * -i`, in a system of its own, if both build packages.
  *
  * Options: --from <commit> --nodes 1000. Without `--from`, the older release is the newest tag; before the first tag it
  * is the commit that added the first migration. Needs the history of the repository. Prints a line per check, and

@@ -1,6 +1,6 @@
 /**
- * `node test/chaos/checker/check.ts <folder>`: checks the records of a chaos run against the promises P1 to P17, P19
- * and P20, and prints for each what was checked and what was violated. Shares no code with the service: it takes the
+ * `node test/chaos/checker/check.ts <folder>`: checks the records of a chaos run against the promises P1 to P17 and P19
+ * to P22, and prints for each what was checked and what was violated. Shares no code with the service: it takes the
  * legal transitions from the design's data (test/durability/lifecycle.json). Exits with 1 if a promise was violated,
  * and writes `results.json` to the folder. A promise without facts in the run is NOT EXERCISED, which is not HELD.
  *
@@ -10,6 +10,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { argv } from "node:process";
 import { parseArgs } from "node:util";
+import { checkEndsOfAccess, checkRights } from "./access.ts";
 import { checkDurable, checkFullDisk, checkOnce } from "./answers.ts";
 import { checkCallbacks } from "./callbacks.ts";
 import { checkAtLeastOnce, checkOwners } from "./entries.ts";
@@ -60,6 +61,8 @@ export async function check(folder: string, options: Partial<Options> = {}): Pro
     checkFullDisk(history),
     checkShutdown(history),
     checkCallbacks(history),
+    checkRights(history),
+    await checkEndsOfAccess(history),
     checkRest(history),
   ];
   const results = findings.map((one) => one.result());

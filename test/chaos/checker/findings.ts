@@ -13,7 +13,7 @@ export interface Violation {
 }
 
 export interface CheckResult {
-  /** P1 to P20, or REST for the state when everything has ended. */
+  /** P1 to P22, or REST for the state when everything has ended. */
   readonly id: string;
   readonly title: string;
   readonly result: "HELD" | "VIOLATED" | "NOT EXERCISED";

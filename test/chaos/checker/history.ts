@@ -233,6 +233,23 @@ export interface Plan {
   readonly bestEffort: boolean;
 }
 
+interface Role {
+  readonly role: string;
+}
+
+/** A row of the audit. */
+export interface AuditedRow {
+  /** Beginning of its transaction. */
+  readonly t: number;
+  readonly subject: string;
+  readonly action: string;
+  readonly requestId: string | null;
+  readonly targets: readonly string[];
+  readonly outcome: string;
+  /** The roles that it gave; null if it changed none. */
+  readonly roles: readonly string[] | null;
+}
+
 /** The log of a run: number of stored lines, and their first and last numbers. */
 export interface LogRow {
   readonly runId: string;
@@ -277,6 +294,10 @@ export interface History {
   readonly transitionsOf: ReadonlyMap<string, readonly TransitionRow[]>;
   readonly rejectedCallbacks: ReadonlyMap<string, number>;
   readonly logs: readonly LogRow[];
+  /** The audit in commit order. */
+  readonly audit: readonly AuditedRow[];
+  /** Times of the answers to changes of accounts, by the ID of the request. */
+  readonly access: ReadonlyMap<string, number>;
   /** `FROM event TO` of each edge in the database's table of transitions. */
   readonly edges: ReadonlySet<string>;
   /** Position of the newest transition by the database's counter; null if it was not read. */
@@ -300,6 +321,8 @@ export async function readHistory(folder: string, options: Options): Promise<His
   const { lifetimes, samples, final: lastReplica } = await readReplicas(folder);
   const database = await readFinal(folder, wall);
   const { entries, powers } = await readDriver(folder, database.runs, lifetimes);
+  const access = new Map<string, number>();
+  for await (const one of readRecords(folder, "access")) if (one.k === "changed") access.set(one.id, one.t);
   const callbacks: Callback[] = [];
   for await (const one of readRecords(folder, "callbacks")) callbacks.push(one);
   const over =
@@ -327,6 +350,7 @@ export async function readHistory(folder: string, options: Options): Promise<His
     faults: closed,
     lifetimes,
     samples,
+    access,
     ...database,
     attemptsOf: Map.groupBy(attempts, ({ runId }) => runId),
     runsAt: Map.groupBy(database.runs.values(), ({ nodeName }) => nodeName),
@@ -509,6 +533,7 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
   const transitions: TransitionRow[] = [];
   const rejectedCallbacks = new Map<string, number>();
   const logs: LogRow[] = [];
+  const audit: AuditedRow[] = [];
   const edges = new Set<string>();
   let feedPosition: number | null = null;
   const time = (value: unknown) => (value == null ? null : wall(value));
@@ -646,6 +671,19 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
           last: Number(row["last"]),
         });
         break;
+      case "audit": {
+        const { edits = [] } = (row["change"] ?? {}) as { edits?: readonly { after: { roles?: readonly Role[] } }[] };
+        audit.push({
+          t: wall(row["at"]),
+          subject: text(row["subject"]),
+          action: text(row["action"]),
+          requestId: textOrNull(row["request_id"]),
+          targets: row["targets"] as readonly string[],
+          outcome: text(row["outcome"]),
+          roles: edits[0]?.after?.roles?.map(({ role }) => role) ?? null,
+        });
+        break;
+      }
       case "lifecycle_edges":
         edges.add(`${text(row["from_state"])} ${text(row["event"])} ${text(row["to_state"])}`);
         break;
@@ -665,6 +703,7 @@ async function readFinal(folder: string, wall: (iso: unknown) => number) {
     transitions: transitions.toSorted((a, b) => a.position - b.position),
     rejectedCallbacks,
     logs,
+    audit,
     edges,
     feedPosition,
   };

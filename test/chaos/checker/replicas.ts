@@ -151,7 +151,8 @@ function checkAnswer(history: History, findings: Findings, lifetime: Lifetime, e
   findings.fact("requests in progress at SIGTERM");
   if (answerOf(exchange)) return;
   if (answer?.ok === false && /timeout/i.test(answer.error) && answer.t <= (lifetime.ended ?? Infinity)) return;
-  const isClean = answer?.ok === false && answer.status !== null && CLEAN.has(answer.status);
+  const isClean =
+    answer?.ok === false && (answer.denied !== undefined || (answer.status !== null && CLEAN.has(answer.status)));
   if (!isClean)
     findings.violation(
       "lost",

@@ -32,8 +32,8 @@ interface Stream {
  * to the millisecond. A bookmark says that everything up to it was delivered: it may repeat the position of the last
  * item or bookmark, and never lies behind it. Resuming is exact if the first delivery after a cursor fits that cursor,
  * on any replica. A stream that ends sends a reset with a valid reason and a cursor up to which everything was
- * delivered; in the arena nothing is deleted from the log and no caller loses access, so the only valid reason is
- * SIGTERM. The logs of runs, which are streams too, are numbered from 1 without a gap. For a stream without a cursor,
+ * delivered; in the arena nothing is deleted from the log, so the only valid reasons are SIGTERM and a change of access
+ * (P22). The logs of runs, which are streams too, are numbered from 1 without a gap. For a stream without a cursor,
  * nothing is known before its first item or bookmark. Items that were sent but not read do not count: the subscriber's
  * next stream starts after the last one it read.
  *
@@ -66,10 +66,7 @@ export async function checkStreams(
     history,
     ({ target }, replica) => target === replica || target.startsWith(`${replica}/`),
   );
-  const unavailable = createUnavailable(
-    history,
-    ({ target }, replica) => target === replica || target === "postgres" || target.startsWith(`${replica}/`),
-  );
+  const unavailable = createUnavailable(history);
   checkLogs(history, order);
   for await (const one of readRecords(history.folder, "streams")) {
     if (one.k === "open") {
@@ -253,16 +250,13 @@ function checkEnd(history: History, findings: Findings, stream: Stream, end: End
       return findings.violation("lost", `Stream ${end.stream} ended without a reset.`, open, stream.last, end);
     case "LEFT":
     case "LOST":
+    case "DENIED":
       return;
+    // P22 judges its reason.
+    case "ACCESS_CHANGED":
+      return checkReset(history, findings, stream, end);
     case "SHUTTING_DOWN": {
-      findings.fact("resets compared");
-      checkMark(history, findings, stream, {
-        t: end.t,
-        k: "mark",
-        stream: end.stream,
-        position: Number(end.detail),
-        caughtUp: false,
-      });
+      checkReset(history, findings, stream, end);
       // A stalled reader reads the reset when the process has long ended.
       const wasTerminated =
         open.stalls ||
@@ -288,6 +282,12 @@ function checkEnd(history: History, findings: Findings, stream: Stream, end: End
         end,
       );
   }
+}
+
+/** The cursor of a reset, up to which everything was delivered. */
+function checkReset(history: History, findings: Findings, stream: Stream, { t, stream: name, detail }: End): void {
+  findings.fact("resets compared");
+  checkMark(history, findings, stream, { t, k: "mark", stream: name, position: Number(detail), caughtUp: false });
 }
 
 function checkLogs({ logs }: History, findings: Findings): void {
@@ -324,12 +324,12 @@ function createFaultTimes(
   };
 }
 
-/** The same, plus the times in which the replica was not running or not ready. */
-function createUnavailable(
-  history: History,
-  counts: (fault: Fault, replica: string) => boolean,
-): (replica: string) => readonly Interval[] {
-  const struck = createFaultTimes(history, counts);
+/** Times in which a fault hit a replica or the database, or the replica was not running or not ready. */
+export function createUnavailable(history: History): (replica: string) => readonly Interval[] {
+  const struck = createFaultTimes(
+    history,
+    ({ target }, replica) => target === replica || target === "postgres" || target.startsWith(`${replica}/`),
+  );
   const known = new Map<string, readonly Interval[]>();
   return (replica) => {
     const there = history.lifetimes
