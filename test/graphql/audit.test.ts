@@ -251,17 +251,21 @@ function effects(waves: string): readonly (readonly [mutation: string, input: Va
     architecture: "X64",
     userData: CANARY,
   };
+  const hidden = { join_token: CANARY };
   const node = (name: string) => ({ nodes: { names: [name] } });
   return [
     ["registerNodes", { nodes: ["e1", "e2", "e3"].map((name) => ({ name, driver: { fake: { password: CANARY } } })) }],
-    ["updateNodes", { ...node("e1"), settings: { fake: { password: `${CANARY}-2` } } }],
+    ["updateNodes", { ...node("e1"), variables: hidden, settings: { fake: { password: `${CANARY}-2` } } }],
     ["reportPresence", { event: "DISAPPEARED", nodes: [{ name: "e1" }] }],
     ["setMaintenance", { ...node("e2"), reason: "Fans" }],
     ["clearMaintenance", node("e2")],
     ["setRetired", { ...node("e2"), reason: "Old" }],
     ["clearRetired", node("e2")],
     ["deleteNodes", node("e2")],
-    ["createCluster", { name: "audited", variables: { join_token: CANARY, ntp: "a" } }],
+    [
+      "createCluster",
+      { name: "audited", variables: { ...hidden, ntp: "a" }, hostGroups: [{ name: "g", variables: hidden }] },
+    ],
     ["updateCluster", { cluster: { name: "audited" }, variables: { join_token: `${CANARY}-2`, ntp: "b" } }],
     ["deleteCluster", { cluster: { name: "audited" } }],
     ["createRunbook", { name: "night", steps: [{ name: "erase_disks" }] }],
@@ -270,7 +274,7 @@ function effects(waves: string): readonly (readonly [mutation: string, input: Va
     ["registerImages", { images: [image] }],
     ["updateImage", { image: { name: "debian" }, userData: `${CANARY}-2` }],
     ["deleteImages", { images: [{ name: "debian" }] }],
-    ["updateSite", { controllerLimit: 7 }],
+    ["updateSite", { controllerLimit: 7, variables: hidden }],
     ["createAccount", { name: "effect" }],
     ["updateAccount", { account: "effect", displayName: "Effect" }],
     ["putRole", { name: "effective", scope: "READ" }],
