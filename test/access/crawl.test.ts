@@ -20,7 +20,7 @@ type Role = (typeof LEAST)[number];
 const TABLE: Readonly<Record<Role, string>> = {
   none: "service viewer",
   viewer: `
-    attention capacity cluster clusters cursorAt drivers fetch__Cluster fetch__Driver fetch__Image fetch__Inventory
+    attention capacity cluster clusters cursorAt drivers effectiveVariables fetch__Cluster fetch__Driver fetch__Image fetch__Inventory
     fetch__Node fetch__Operation fetch__Run fetch__Runbook image images labelKeys node nodeCounts nodes nodesAt
     operation operations plan reservedSteps run runbook runbooks site transitions
     attentionChanges clusterChanges nodeChanges nodeCountChanges nodeTransitions operationChanges runChanges runLog`,
