@@ -6,6 +6,7 @@
  * The lease of a step that takes longer expires.
  */
 import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { hostname } from "node:os";
 import { resolve } from "node:path";
 import type { Config } from "./config/config.ts";
@@ -66,6 +67,8 @@ export interface Service extends AsyncDisposable {
 export const VERSION = (
   JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as { version: string }
 ).version;
+
+const CONSOLE_FOLDER = fileURLToPath(new URL("../packages/console", import.meta.url));
 
 /**
  * After this time a shutdown stops waiting for the database and fails pending statements, so that each part can end
@@ -298,6 +301,7 @@ async function serve(
     signInAt: signInAt(config.issuers),
     origins: config.origins,
     introspection: config.introspection,
+    consoleFolder: config.console ? CONSOLE_FOLDER : null,
     bodyBytesMax: config.bodyKb * 1024,
     keepAliveMs: config.keepAliveSeconds * 1_000,
     requestsMax: config.requests,

@@ -52,6 +52,7 @@ describe("default configuration", () => {
       issuers: [],
       log: "info",
       logFormat: "auto",
+      console: true,
       introspection: true,
       admins: [],
       origins: [],

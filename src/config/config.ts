@@ -70,6 +70,8 @@ export interface Config extends ProvisioningConfig {
   readonly admins: readonly string[];
   readonly log: LogLevel;
   readonly logFormat: LogFormat;
+  /** Whether the web console is served. */
+  readonly console: boolean;
   /** Whether introspection queries are allowed. */
   readonly introspection: boolean;
   /** Allowed cross-origin web pages, as `https://name:port`. */
@@ -168,6 +170,7 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
     admins: Object.freeze(words(value("OSTLER_ADMINS"))),
     log: oneOf("OSTLER_LOG", value("OSTLER_LOG"), LOG_LEVELS),
     logFormat: oneOf("OSTLER_LOG_FORMAT", value("OSTLER_LOG_FORMAT"), LOG_FORMATS),
+    console: oneOf("OSTLER_CONSOLE", value("OSTLER_CONSOLE"), ["on", "off"]) === "on",
     introspection: introspection === "on",
     origins: Object.freeze(words(value("OSTLER_ORIGINS")).map(originOf)),
     bodyKb: wholeNumber("OSTLER_BODY_KB", value("OSTLER_BODY_KB"), BODY_KB_MIN, BODY_KB_MAX),

@@ -174,6 +174,11 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
     fallback: "on",
     help: "introspection: on or off; off also disables GET /schema.graphql and name suggestions in errors",
   },
+  OSTLER_CONSOLE: {
+    flag: "console",
+    fallback: "on",
+    help: "web console at /console/, to which / leads browsers: on or off",
+  },
   OSTLER_ORIGINS: {
     flag: "origins",
     fallback: "",

@@ -10,6 +10,8 @@ export type { TypedDocument } from "./documents.ts";
 export { WatchError } from "./errors.ts";
 export { followChanges } from "./follow-changes.ts";
 export type { FollowOptions, ItemsView, ListPage, ValueView, ViewOf } from "./follow-changes.ts";
+export { followRunLog } from "./follow-log.ts";
+export type { LogLine, LogView } from "./follow-log.ts";
 export type { NodeFilter } from "./node-filter.ts";
 export { NODE_STATES } from "./node-state.ts";
 export type { NodeState } from "./node-state.ts";

@@ -9,6 +9,8 @@ export interface Sink {
   take(item: never): void;
   /** Nothing arrives until the next subscription. */
   lost(why: string): void;
+  /** The service has completed the stream; without this function, it is subscribed to again. */
+  completed?(): void;
   /** The stream has ended. */
   failed(error: WatchError): void;
 }
@@ -74,7 +76,7 @@ export function openStream({ client, pauseMs, renew }: Connection, query: string
           });
         },
         error: (cause) => once(() => judge(cause)),
-        complete: () => once(() => again("the service completed the stream")),
+        complete: () => once(() => (sink.completed ? sink.completed() : again("the service completed the stream"))),
       },
     );
     unsubscribe = close;

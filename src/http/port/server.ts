@@ -1,11 +1,12 @@
 /**
  * The HTTP server on one port: the API at /graphql (HTTP, server-sent events, WebSocket), GraphiQL on the same path for
- * browsers, the schema as text, health, metrics, and callbacks of machines. It shuts down in two steps: `rest` makes it
+ * browsers, the web console at /console/, the schema as text, health, metrics, and callbacks of machines. It shuts down in two steps: `rest` makes it
  * not ready, and disposing ends streams, sockets and connections in order (shutdown.ts).
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { createCallbacks } from "../callback.ts";
+import { CONSOLE, createConsole, isOfConsole } from "../console.ts";
 import { isRejection } from "../../access/access.ts";
 import type { Rejection } from "../../access/access.ts";
 import type { TlsFiles } from "../../config/values.ts";
@@ -42,6 +43,8 @@ export interface ServerOptions extends Omit<GraphqlOptions, "logins"> {
   /** Networks of proxies; none by default. */
   readonly proxies?: readonly string[];
   readonly schemaText: string;
+  /** Folder of the package of the web console, which is served at /console/; null or absent: it is not served. */
+  readonly consoleFolder?: string | null;
   /** Origins of other pages that may call the API; none by default. */
   readonly origins?: readonly string[];
   /** Time that a client has to read more of its response, in milliseconds. */
@@ -174,6 +177,7 @@ function createRoutes({ options, allowed, graphql, signIn, readiness }: Routed):
   };
   const callbacks = createCallbacks(services.engine, allowed.senders);
   const schema = createStaticText("text/plain; charset=utf-8", () => options.schemaText);
+  const webConsole = options.consoleFolder == null ? null : createConsole(options.consoleFolder);
 
   return async (request, response, requestId) => {
     const path = pathOf(request);
@@ -192,7 +196,11 @@ function createRoutes({ options, allowed, graphql, signIn, readiness }: Routed):
     if (await serveHealth(health, request, response)) return;
     if (request.method !== "GET" && request.method !== "HEAD")
       return sendJson(response, 404, { error: `${request.method} ${path} does not exist; the API is at ${GRAPHQL}.` });
-    if (path === "/") return void response.writeHead(302, { location: GRAPHQL }).end();
+    if (path === "/") {
+      const location = webConsole !== null && wantsPage(request) ? CONSOLE : GRAPHQL;
+      return void response.writeHead(302, { location, vary: "accept" }).end();
+    }
+    if (webConsole !== null && isOfConsole(path)) return webConsole.serve(request, response);
     if (path !== SCHEMA) return sendJson(response, 404, { error: `${path} does not exist; the API is at ${GRAPHQL}.` });
     const actor = await logins.readerOf(request, SCHEMA);
     if (isRejection(actor)) return refuseUnauthenticated(response, actor);

@@ -1,7 +1,7 @@
 /**
- * The requests of the command line, printed as TypeScript from packages/cli/requests.graphql: documents as texts, the
- * types of their answers, and the members of their inputs, of which flags are made. So the command line needs no parser
- * of GraphQL. Throws if a request does not match the schema.
+ * The requests of the command line and of the console, printed as TypeScript from their `requests.graphql`: documents as
+ * texts, and the types of their answers; for the command line also the members of their inputs, of which flags are made.
+ * So neither needs a parser of GraphQL. Throws if a request does not match the schema.
  */
 import {
   Kind,
@@ -42,26 +42,17 @@ interface Field {
   readonly isOptional: boolean;
 }
 
+export interface Requests {
+  /** Path of the documents, from the root. */
+  readonly file: string;
+  readonly text: string;
+}
+
 /** The text of packages/cli/src/requests.ts. */
-export function cliRequestsText(schema: GraphQLSchema, source: string): string {
-  const document = parse(source);
-  const errors = validate(schema, document);
-  if (errors.length > 0) throw new Error(`packages/cli/requests.graphql: ${errors.map(String).join("\n")}`);
-  const operations = document.definitions.filter((one) => one.kind === Kind.OPERATION_DEFINITION);
-  const fragments = document.definitions.filter((one) => one.kind === Kind.FRAGMENT_DEFINITION);
-  const typeOf = answerTypes(schema, document);
+export function cliRequestsText(schema: GraphQLSchema, requests: Requests): string {
   const fields: string[] = [];
-  const inputs = operations.flatMap((one) => inputFields(schema, one, fields));
-  return `// Printed by \`npm run schema\` from packages/cli/requests.graphql.
-
-${fragments.map((one) => `const ${one.name.value} = ${compact(one)};\n`).join("")}
-export const REQUESTS = {
-${operations.map((one) => `  ${nameOf(one)}: ${textOf(document, one)},\n`).join("")}};
-
-/** The data of each answer. A field of only some types of an interface or a union may be absent. */
-export interface Answers {
-${operations.map((one) => `  readonly ${nameOf(one)}: ${typeOf(one)};\n`).join("")}}
-
+  const inputs = operationsOf(parse(requests.text)).flatMap((one) => inputFields(schema, one, fields));
+  return `${requestsText(schema, requests)}
 export interface InputField {
   readonly type: string;
   readonly values?: readonly string[];
@@ -80,8 +71,31 @@ export const INPUT_FIELDS: Readonly<Record<string, Readonly<Record<string, Input
 `;
 }
 
+const operationsOf = ({ definitions }: DocumentNode) =>
+  definitions.filter((one) => one.kind === Kind.OPERATION_DEFINITION);
+
+/** Documents, and the types of their answers. */
+export function requestsText(schema: GraphQLSchema, { file, text }: Requests): string {
+  const document = parse(text);
+  const errors = validate(schema, document);
+  if (errors.length > 0) throw new Error(`${file}: ${errors.map(String).join("\n")}`);
+  const operations = operationsOf(document);
+  const fragments = document.definitions.filter((one) => one.kind === Kind.FRAGMENT_DEFINITION);
+  const typeOf = answerTypes(schema, document);
+  return `// Printed by \`npm run schema\` from ${file}.
+
+${fragments.map((one) => `const ${one.name.value} = ${compact(one)};\n`).join("")}
+export const REQUESTS = {
+${operations.map((one) => `  ${nameOf(one)}: ${textOf(document, one)},\n`).join("")}};
+
+/** The data of each answer. A field of only some types of an interface or a union may be absent. */
+export interface Answers {
+${operations.map((one) => `  readonly ${nameOf(one)}: ${typeOf(one)};\n`).join("")}}
+`;
+}
+
 function nameOf({ name }: OperationDefinitionNode): string {
-  if (!name) throw new Error("packages/cli/requests.graphql: every request needs a name.");
+  if (!name) throw new Error("Every request needs a name.");
   return name.value;
 }
 

@@ -1,0 +1,38 @@
+/** Reads that are no stream. Nothing reads again by time alone: what a stream shows to have changed is invalidated. */
+import { QueryClient, keepPreviousData, useQuery } from "@tanstack/react-query";
+import type { UseQueryResult } from "@tanstack/react-query";
+import type { Answers } from "../../requests.ts";
+import { RequestError, request } from "./request.ts";
+import type { RequestName, Variables } from "./request.ts";
+
+const TRIES_MAX = 5;
+
+export const queryClient = new QueryClient({
+  defaultOptions: {
+    queries: {
+      staleTime: Infinity,
+      gcTime: 60_000,
+      refetchOnWindowFocus: false,
+      refetchOnReconnect: true,
+      retry: (tries, error) => error instanceof RequestError && error.isPassing && tries < TRIES_MAX,
+    },
+    mutations: { retry: false },
+  },
+});
+
+/**
+ * `version`: of what is read. With another one it is read again, and the older answer stays until then; null: it is not
+ * read yet.
+ */
+export function useRequest<Name extends RequestName>(
+  name: Name,
+  variables: Variables,
+  version: string | number | null = 0,
+): UseQueryResult<Answers[Name], Error> {
+  return useQuery({
+    queryKey: [name, variables, version],
+    queryFn: ({ signal }) => request(name, variables, signal),
+    enabled: version !== null,
+    placeholderData: keepPreviousData,
+  });
+}

@@ -1,0 +1,120 @@
+/** Requests over HTTP: one document, its typed answer, or an error that a person understands. */
+import { REQUESTS } from "../../requests.ts";
+import type { Answers } from "../../requests.ts";
+import { authorization, signedOut } from "./session.ts";
+
+export type Variables = Readonly<Record<string, unknown>>;
+export type RequestName = keyof Answers;
+
+interface GraphqlError {
+  readonly message: string;
+  readonly extensions?: { readonly code?: string };
+}
+
+/** Codes and states of HTTP that may pass, so that the request is worth repeating (docs/errors.md). */
+const PASSING_CODES = /^(INTERNAL|CAPACITY|DATABASE_UNAVAILABLE|SHUTTING_DOWN|TIMEOUT|RATE_LIMITED|ISSUER_UNAVAILABLE)$/;
+const PASSING_STATES = new Set([429, 502, 503, 504]);
+const REQUEST_MS = 60_000;
+
+export class RequestError extends Error {
+  override readonly name = "RequestError";
+  /** Code of the service; null if the answer is not one of the API. */
+  readonly code: string | null;
+  /** Names the request in the log of the service. */
+  readonly requestId: string | null;
+  readonly isPassing: boolean;
+
+  constructor(message: string, { code = null, requestId = null, isPassing = false }: Partial<RequestFacts> = {}) {
+    super(message);
+    this.code = code;
+    this.requestId = requestId;
+    this.isPassing = isPassing;
+  }
+}
+
+interface RequestFacts {
+  readonly code: string | null;
+  readonly requestId: string | null;
+  readonly isPassing: boolean;
+}
+
+/** Throws unless the service accepts the token. */
+export async function checkToken(token: string): Promise<void> {
+  const body = JSON.stringify({ query: REQUESTS.viewer });
+  await answerOf(await send(body, { authorization: `Bearer ${token}` }));
+}
+
+export async function request<Name extends RequestName>(
+  name: Name,
+  variables: Variables = {},
+  signal?: AbortSignal,
+): Promise<Answers[Name]> {
+  try {
+    const body = JSON.stringify({ query: REQUESTS[name], variables });
+    const answer = await answerOf(await send(body, authorization(), signal));
+    signedOut.set(null);
+    return answer as Answers[Name];
+  } catch (error) {
+    if (error instanceof RequestError && error.code === "UNAUTHENTICATED") signedOut.set(error.message);
+    throw error;
+  }
+}
+
+/** The data of an answer without errors. */
+async function answerOf(response: Response): Promise<object> {
+  const { status, headers } = response;
+  const { data, errors } = parsed(await response.text());
+  const [first] = errors ?? [];
+  if (data && !first) return data;
+  const code = first?.extensions?.code ?? (status === 401 ? "UNAUTHENTICATED" : null);
+  throw new RequestError(errors?.map(({ message }) => message).join(" ") ?? sentenceOf(status), {
+    code,
+    requestId: headers.get("x-request-id"),
+    isPassing: PASSING_STATES.has(status) || PASSING_CODES.test(code ?? ""),
+  });
+}
+
+async function send(
+  body: string,
+  credentials: Readonly<Record<string, string>>,
+  signal?: AbortSignal,
+): Promise<Response> {
+  const timeout = AbortSignal.timeout(REQUEST_MS);
+  try {
+    return await fetch("/graphql", {
+      method: "POST",
+      headers: { "content-type": "application/json", accept: "application/json", ...credentials },
+      body,
+      signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+    });
+  } catch (cause) {
+    if (signal?.aborted) throw cause;
+    const why = timeout.aborted ? "does not answer" : "cannot be reached";
+    throw new RequestError(`The service ${why}. Nothing on this page is lost; try again.`, { isPassing: true });
+  }
+}
+
+/** The parts of an answer; neither if it is not one of the API. */
+function parsed(text: string): { readonly data?: object; readonly errors?: readonly GraphqlError[] } {
+  try {
+    const { data, errors } = JSON.parse(text) as { readonly data?: object; readonly errors?: readonly GraphqlError[] };
+    return { ...(data && { data }), ...(Array.isArray(errors) && errors.length > 0 && { errors }) };
+  } catch {
+    return {};
+  }
+}
+
+function sentenceOf(status: number): string {
+  switch (status) {
+    case 413:
+      return "The request is larger than the service accepts. Select fewer nodes, or raise OSTLER_BODY_KB.";
+    case 421:
+      return "The service does not answer at this host name. Add the origin to OSTLER_ORIGINS, or set OSTLER_TOKEN.";
+    case 429:
+      return "The service has too many requests from here. Try again in a moment.";
+    case 401:
+      return "The service asks who you are.";
+    default:
+      return `The answer (status ${status}) is not one of the service: a proxy between may have sent it.`;
+  }
+}

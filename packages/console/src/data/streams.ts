@@ -1,0 +1,87 @@
+/** All that the page follows, over one WebSocket. A stream goes on over any loss of the connection. */
+import { connect, followChanges, followRunLog } from "ostler-client";
+import type { ItemsView, ListPage, Store, TypedDocument, ValueView } from "ostler-client";
+import { useMemo, useSyncExternalStore } from "react";
+import { REQUESTS } from "../../requests.ts";
+import type { Answers } from "../../requests.ts";
+import { RequestError, request } from "./request.ts";
+import type { Variables } from "./request.ts";
+import { currentToken } from "./session.ts";
+
+export type NodeRow = NonNullable<Answers["nodeChanges"]["item"]["node"]>;
+export type OperationRow = NonNullable<Answers["operationChanges"]["item"]["operation"]>;
+export type RunRow = NonNullable<Answers["runChanges"]["item"]["run"]>;
+export type Attention = Answers["attentionChanges"]["item"];
+export type AttentionGroup = Attention["groups"][number];
+
+const token = currentToken();
+export const connection = connect({ url: "/graphql", ...(token !== null && { token }) });
+
+const documentOf = <Item>(query: string): TypedDocument<{ readonly item: Item }, Variables> =>
+  ({ toString: () => query }) as TypedDocument<{ readonly item: Item }, Variables>;
+const NODES = documentOf<{ readonly node: NodeRow }>(REQUESTS.nodeChanges);
+const OPERATIONS = documentOf<{ readonly operation: OperationRow }>(REQUESTS.operationChanges);
+const RUNS = documentOf<{ readonly run: RunRow }>(REQUESTS.runChanges);
+const ATTENTION = documentOf<Attention>(REQUESTS.attentionChanges);
+
+/** More than a screen, and quick. */
+const FIRST_PAGE = 100;
+/** With the fields of a row it costs less than a request may (docs/limits.md). */
+const PAGE = 800;
+
+/** Nodes that match: first pages, which cost the service a fraction of a snapshot of the stream, then every change. */
+export function followNodes(filter: object | null): Store<ItemsView<NodeRow>> {
+  return followChanges(connection, NODES, { filter }, { pages: () => pagesOf(filter) });
+}
+
+async function* pagesOf(filter: object | null): AsyncGenerator<ListPage<NodeRow>> {
+  let variables: Variables = { filter, first: FIRST_PAGE };
+  for (;;) {
+    const { asOf, nodes, pageInfo } = (await request("fleetPage", variables)).nodes;
+    yield { asOf, rows: nodes };
+    if (!pageInfo.hasNextPage) return;
+    variables = { filter, first: PAGE, after: pageInfo.endCursor };
+  }
+}
+
+/** Every node. The page follows it as long as it is open. */
+export const fleet = followNodes(null);
+
+export const UNFINISHED = ["QUEUED", "RUNNING", "ABORTING", "STOPPING"];
+export const running: Store<ItemsView<OperationRow>> = followChanges(connection, OPERATIONS, {
+  filter: { states: UNFINISHED },
+});
+export const attention: Store<ValueView<Attention>> = followChanges(connection, ATTENTION, {});
+
+export function useStore<View>(store: Store<View>): View {
+  return useSyncExternalStore(store.subscribe, store.getSnapshot);
+}
+
+/** One operation, also after it has ended. `id`: its global ID or UUID. */
+export function useOperation(id: string): { readonly view: ItemsView<OperationRow>; readonly row: OperationRow | null } {
+  const view = useStore(
+    useMemo(() => followChanges(connection, OPERATIONS, { filter: { ids: [id] } }), [id]) as Store<
+      ItemsView<OperationRow>
+    >,
+  );
+  return { view, row: [...view.items.values()].find((row) => row.id === id || row.uuid === id) ?? null };
+}
+
+/** The runs of an operation or of a node; nothing can be shown of one that does not exist. */
+export function useRuns(of: { readonly operation: string } | { readonly node: { readonly name: string } }) {
+  const content = JSON.stringify(of);
+  return useStore(
+    useMemo(() => followChanges(connection, RUNS, JSON.parse(content) as Variables), [content]) as Store<
+      ItemsView<RunRow>
+    >,
+  );
+}
+
+export function useRunLog(id: string) {
+  return useStore(useMemo(() => followRunLog(connection, id), [id]));
+}
+
+/** Whether another attempt may succeed. */
+export function isPassing(error: unknown): boolean {
+  return error instanceof RequestError && error.isPassing;
+}

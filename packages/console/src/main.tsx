@@ -1,0 +1,24 @@
+import { CSPProvider } from "@base-ui/react/csp-provider";
+import { QueryClientProvider } from "@tanstack/react-query";
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+import { Router } from "wouter";
+import { App } from "./app.tsx";
+import { queryClient } from "./data/queries.ts";
+import "./style.css";
+
+const root = document.querySelector("#root");
+if (!root) throw new Error("index.html has no element #root.");
+// A file that another build no longer has: the page of the new build names the right ones.
+addEventListener("vite:preloadError", () => location.reload());
+createRoot(root).render(
+  <StrictMode>
+    <CSPProvider disableStyleElements>
+      <QueryClientProvider client={queryClient}>
+        <Router base="/console">
+          <App />
+        </Router>
+      </QueryClientProvider>
+    </CSPProvider>
+  </StrictMode>,
+);

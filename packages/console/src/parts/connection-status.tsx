@@ -1,0 +1,57 @@
+/**
+ * Whether the data are live. Modes: loading (not all nodes are read), live, catching up (connected, before
+ * the missed changes have arrived), reconnecting (data stay, with their age), refused (no connection for ten seconds though the
+ * service answers: a proxy lets no WebSocket pass).
+ */
+import { useEffect, useState } from "react";
+import { connection, fleet, useStore } from "../data/streams.ts";
+import { numberText, timeText } from "../words/numbers.ts";
+
+const PATIENCE_MS = 10_000;
+
+export function ConnectionStatus() {
+  const { state, since } = useStore(connection);
+  const { isLive, isWhole, items } = useStore(fleet);
+  const isBroken = state === "broken" || state === "connecting";
+  const hasConnected = useOnce(state === "connected");
+  const isRefused = useAfter(PATIENCE_MS, isBroken && !hasConnected && items.size > 0);
+  useEffect(() => {
+    document.documentElement.dataset["live"] = String(isLive || !isWhole);
+  }, [isLive, isWhole]);
+  if (isRefused)
+    return (
+      <span className="status" role="status" data-live="false">
+        No live data: WebSocket is refused (docs/operations.md)
+      </span>
+    );
+  const text = isLive
+    ? "Live"
+    : !isWhole
+      ? `Loading ${numberText(items.size)}`
+      : isBroken
+        ? `Reconnecting, as of ${timeText(since, new Date())}`
+        : "Catching up";
+  return (
+    <span className="status" role="status" data-live={isLive}>
+      {text}
+    </span>
+  );
+}
+
+/** Whether a condition has ever been true. */
+function useOnce(condition: boolean): boolean {
+  const [wasTrue, setTrue] = useState(condition);
+  if (condition && !wasTrue) setTrue(true);
+  return wasTrue || condition;
+}
+
+/** Whether a condition has been true for a time. */
+function useAfter(ms: number, condition: boolean): boolean {
+  const [isLong, setLong] = useState(false);
+  useEffect(() => {
+    if (!condition) return setLong(false);
+    const timer = setTimeout(() => setLong(true), ms);
+    return () => clearTimeout(timer);
+  }, [condition, ms]);
+  return isLong;
+}

@@ -1,0 +1,89 @@
+/** Every node as a cell, by cluster, beside a table of the same numbers. */
+import { useEffect, useRef, useState } from "react";
+import type { NodeRow } from "../data/streams.ts";
+import { numberText } from "../words/numbers.ts";
+import { FAMILIES, FAMILY_NAMES } from "../words/states.ts";
+import type { Family } from "../words/states.ts";
+import type { FleetView } from "./fleet-view.ts";
+import { cellSize } from "./heat-map-layout.ts";
+import { HeatMap } from "./heat-map.tsx";
+import { Text } from "./text.tsx";
+
+interface FleetMapProps {
+  readonly view: FleetView;
+  readonly only: Family | null;
+  readonly onPoint: (node: NodeRow | null) => void;
+  readonly onOpen: (node: NodeRow) => void;
+}
+
+export function FleetMap({ view, only, onPoint, onOpen }: FleetMapProps) {
+  const [box, width] = useWidth();
+  const { sections, nodes, families } = view;
+  const cell = cellSize(
+    sections.map(({ ids }) => ids.length),
+    width,
+  );
+  return (
+    <section aria-label="Nodes by cluster">
+      <div ref={box} className="map">
+        {width > 0 &&
+          sections.map((section) => (
+            <div key={section.cluster ?? ""} className="map-section">
+              <h2>
+                {section.cluster === null ? "No cluster" : <Text>{section.cluster}</Text>}{" "}
+                <span className="quiet">{numberText(section.ids.length)}</span>
+              </h2>
+              <HeatMap
+                section={section}
+                nodes={nodes}
+                width={width}
+                cell={cell}
+                only={only}
+                onPoint={onPoint}
+                onOpen={onOpen}
+              />
+            </div>
+          ))}
+      </div>
+      <details>
+        <summary>The same as a table</summary>
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Cluster</th>
+              {FAMILIES.map((family) => (
+                <th key={family} scope="col">
+                  <span className="state" data-family={family}>
+                    {FAMILY_NAMES[family]}
+                  </span>
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {sections.map(({ cluster }) => (
+              <tr key={cluster ?? ""}>
+                <th scope="row">{cluster === null ? "No cluster" : <Text>{cluster}</Text>}</th>
+                {FAMILIES.map((family) => (
+                  <td key={family}>{numberText(families.get(cluster)?.[family] ?? 0)}</td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </details>
+    </section>
+  );
+}
+
+function useWidth() {
+  const box = useRef<HTMLDivElement>(null);
+  const [width, setWidth] = useState(0);
+  useEffect(() => {
+    if (!box.current) return;
+    const observer = new ResizeObserver(([entry]) => setWidth(Math.floor(entry?.contentRect.width ?? 0)));
+    observer.observe(box.current);
+    return () => observer.disconnect();
+  }, []);
+  return [box, width] as const;
+}

@@ -1,0 +1,271 @@
+/** One node: its state and why, what works on it, its log, and what happened to it before. */
+import { useEffect, useState } from "react";
+import { Link } from "wouter";
+import type { Answers } from "../../requests.ts";
+import { useRequest } from "../data/queries.ts";
+import { fleet, useRuns, useStore } from "../data/streams.ts";
+import type { RunRow } from "../data/streams.ts";
+import { useThrottled } from "../data/use-throttled.ts";
+import { Inventory } from "../parts/inventory.tsx";
+import { LifeLine } from "../parts/life-line.tsx";
+import { NotFound, Problem, UnknownParameters } from "../parts/notices.tsx";
+import { RunLog } from "../parts/run-log.tsx";
+import { RunSteps } from "../parts/run-steps.tsx";
+import { NodeState, WorkState } from "../parts/state-badge.tsx";
+import { Text } from "../parts/text.tsx";
+import { Time } from "../parts/time.tsx";
+import { nodePath, operationPath, useParameters } from "../routes.ts";
+import { marksOf } from "../words/nodes.ts";
+import { agoText } from "../words/numbers.ts";
+import { runText } from "../words/runs.ts";
+import { sentenceCase } from "../words/states.ts";
+import { WORK, isWork } from "../words/verbs.ts";
+import type { Proposal } from "../work/outlook.ts";
+import { WorkDialog } from "../work/work-dialog.tsx";
+
+export type NodeDetail = NonNullable<Answers["nodeDetail"]["node"]>;
+
+/** `run`: the id of the run that is shown in place of the newest. */
+const PARAMETERS = { run: null } as const;
+const PAUSE_MS = 1_000;
+
+export function NodeScreen({ name }: { readonly name: string }) {
+  const { items, isWhole } = useStore(fleet);
+  const row = [...items.values()].find((node) => node.name === name);
+  const version = useThrottled(row?.revision ?? (isWhole ? -1 : 0), PAUSE_MS);
+  const { data, error, refetch } = useRequest("nodeDetail", { name }, version);
+  if (data?.node) return <Node node={data.node} version={version} />;
+  if (data) return <NoSuchNode name={name} />;
+  if (error) return <NotFound title={name}>{<Problem error={error} onAgain={() => void refetch()} />}</NotFound>;
+  return (
+    <main className="screen" id="main" aria-busy="true">
+      <h1>
+        <Text>{name}</Text>
+      </h1>
+    </main>
+  );
+}
+
+const NAMES_OFFERED = 8;
+const NAME_LENGTH_MAX = 253;
+
+function NoSuchNode({ name }: { readonly name: string }) {
+  // The beginning of a name is seldom wrong.
+  const part = name.replace(/[\d.-]*$/, "").slice(0, NAME_LENGTH_MAX);
+  const { data } = useRequest(
+    "nodeNames",
+    { filter: { name: { startsWith: part } }, first: NAMES_OFFERED },
+    part === "" ? null : 0,
+  );
+  const names = data?.nodes.nodes ?? [];
+  return (
+    <NotFound title={`There is no node ${name.slice(0, 60)}`}>
+      {names.length > 0 && (
+        <p>
+          Similar names:{" "}
+          {names.map((node) => (
+            <Link key={node.id} href={nodePath(node.name)} className="name">
+              {node.name}
+            </Link>
+          ))}
+        </p>
+      )}
+    </NotFound>
+  );
+}
+
+interface NodeProps {
+  readonly node: NodeDetail;
+  readonly version: number;
+}
+
+function Node({ node, version }: NodeProps) {
+  const { name, state, targetState, cluster } = node;
+  const runs = useRuns({ node: { name } });
+  const { values, unknown, change } = useParameters(PARAMETERS);
+  // The newest first.
+  const ordered = [...runs.items.values()].toSorted((a, b) => (a.createdAt < b.createdAt ? 1 : -1));
+  const run = ordered.find(({ id }) => id === values.run) ?? ordered[0];
+  return (
+    <main className="screen" id="main">
+      <h1>
+        <Text>{name}</Text> <NodeState state={state} />
+        {targetState !== null && targetState !== state && (
+          <small className="quiet"> on the way to {sentenceCase(targetState)}</small>
+        )}
+      </h1>
+      <UnknownParameters unknown={unknown} path={nodePath(name)} />
+      <Why node={node} run={ordered[0]} />
+      <Actions node={node} />
+      {run && (
+        <section aria-labelledby="run">
+          <h2 id="run">
+            <Link href={operationPath(run.operation.uuid)}>{sentenceCase(run.operation.kind)}</Link>{" "}
+            <WorkState state={run.state} />
+          </h2>
+          <RunPicker runs={ordered} run={run} onPick={(id) => change({ run: id })} />
+          <RunSteps run={run} />
+          <RunLog key={run.id} id={run.id} />
+        </section>
+      )}
+      <Facts node={node} clusterName={cluster?.name ?? null} />
+      <LifeLine name={name} version={version} />
+      <Inventory name={name} version={version} />
+    </main>
+  );
+}
+
+/** State and reason in sentences. */
+function Why({ node, run }: { readonly node: NodeDetail; readonly run: RunRow | undefined }) {
+  const { lastError, identityConflict, retiredReason, powerProblem } = node;
+  const open = run && run.finishedAt === null ? run : null;
+  const sentences = [
+    open && runText(open),
+    !open && lastError && `${lastError.step === null ? "" : `${lastError.step}: `}${lastError.message}`,
+    ...marksOf({ ...node, lastError: null }),
+    retiredReason,
+    identityConflict &&
+      `Seems to be the same machine as ${identityConflict.nodeName} (${sentenceCase(identityConflict.kind).toLowerCase()} ${identityConflict.value}).`,
+    powerProblem && `Power: ${powerProblem}`,
+  ].filter((sentence) => typeof sentence === "string" && sentence !== "");
+  if (sentences.length === 0) return <p className="quiet">Nothing works on it, and nothing is wrong with it.</p>;
+  return (
+    <ul className="why" role="status">
+      {sentences.map((sentence) => (
+        <li key={String(sentence)}>
+          <Text>{String(sentence)}</Text>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** The actions that need no further terms, as buttons; the others with what the service says of them. */
+const BUTTONS = ["stop", "abort", "restart", "releaseHolds", "withdrawAbort"];
+
+function Actions({ node }: { readonly node: NodeDetail }) {
+  const [proposal, setProposal] = useState<Proposal | null>(null);
+  const { id, name, actions } = node;
+  const shown = actions.filter(({ mutation, allowed }) => BUTTONS.includes(mutation) && (allowed || BUTTONS.indexOf(mutation) < 3));
+  return (
+    <section aria-label="Actions">
+      <div className="buttons">
+        {shown
+          .toSorted((a, b) => BUTTONS.indexOf(a.mutation) - BUTTONS.indexOf(b.mutation))
+          .map(({ mutation, allowed, reason, remedy }) => (
+            <span key={mutation} className="with-reason">
+              <button
+                type="button"
+                className={mutation === "abort" ? "danger" : undefined}
+                disabled={!allowed}
+                aria-describedby={allowed ? undefined : `why-${mutation}`}
+                onClick={() =>
+                  isWork(mutation) && setProposal({ mutation, input: { work: { ids: [id] } }, object: name })
+                }
+              >
+                {isWork(mutation) ? WORK[mutation].name : sentenceCase(mutation)}…
+              </button>
+              {!allowed && (
+                <small id={`why-${mutation}`} className="quiet">
+                  <Text>{reason ?? remedy}</Text>
+                </small>
+              )}
+            </span>
+          ))}
+      </div>
+      <details>
+        <summary>Which verbs it accepts</summary>
+        <ul className="verdicts">
+          {actions
+            .filter(({ mutation }) => !BUTTONS.includes(mutation))
+            .map(({ action, powerAction, allowed, reason, remedy }) => (
+              <li key={`${action} ${powerAction ?? ""}`} data-allowed={allowed}>
+                <b>
+                  {sentenceCase(action)}
+                  {powerAction !== null && ` ${sentenceCase(powerAction).toLowerCase()}`}
+                </b>{" "}
+                {allowed ? "accepted" : <Text>{`${reason ?? ""} ${remedy ?? ""}`.trim()}</Text>}
+              </li>
+            ))}
+        </ul>
+      </details>
+      {proposal && <WorkDialog proposal={proposal} onClose={() => setProposal(null)} />}
+    </section>
+  );
+}
+
+interface RunPickerProps {
+  readonly runs: readonly RunRow[];
+  readonly run: RunRow;
+  readonly onPick: (id: string) => void;
+}
+
+const RUNS_OFFERED = 20;
+
+function RunPicker({ runs, run, onPick }: RunPickerProps) {
+  if (runs.length < 2) return null;
+  return (
+    <label className="field inline">
+      Work{" "}
+      <select value={run.id} onChange={(event) => onPick(event.target.value)}>
+        {runs.slice(0, RUNS_OFFERED).map(({ id, operation, state, createdAt }) => (
+          <option key={id} value={id}>
+            {sentenceCase(operation.kind)}, {sentenceCase(state).toLowerCase()}, {createdAt.slice(0, 16).replace("T", " ")}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+/** The age of a reading counts up without a request. */
+function useNow(): Date {
+  const [now, setNow] = useState(() => new Date());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(new Date()), 10_000);
+    return () => clearInterval(timer);
+  }, []);
+  return now;
+}
+
+function Facts({ node, clusterName }: { readonly node: NodeDetail; readonly clusterName: string | null }) {
+  const now = useNow();
+  const { powerState, wantedPower, powerReadAt, model, controller, hostGroup, drivers, macs, image, labels, presence } = node;
+  const power = `${sentenceCase(powerState)}${wantedPower !== null && wantedPower !== powerState ? `, ${sentenceCase(wantedPower).toLowerCase()} was asked for` : ""}${powerReadAt === null ? "" : `, read ${agoText(powerReadAt, now)}`}`;
+  const facts: readonly (readonly [string, string | null])[] = [
+    ["Power", power],
+    ["Cluster", clusterName],
+    ["Host group", hostGroup],
+    ["Model", model],
+    ["Drivers", drivers.map(({ name }) => name).join(", ")],
+    ["Controller", controller],
+    ["MAC addresses", macs.join(", ")],
+    ["Image", image?.name ?? null],
+    ["Presence", sentenceCase(presence)],
+    ["Labels", labels.map(({ key, value }) => `${key}=${value}`).join(", ")],
+    ["Description", node.description],
+  ];
+  return (
+    <section aria-labelledby="facts">
+      <h2 id="facts">Machine</h2>
+      <dl className="facts">
+        {facts
+          .filter(([, value]) => value !== null && value !== "")
+          .map(([term, value]) => (
+            <div key={term}>
+              <dt>{term}</dt>
+              <dd>
+                <Text>{value}</Text>
+              </dd>
+            </div>
+          ))}
+        <div>
+          <dt>Registered</dt>
+          <dd>
+            <Time at={node.createdAt} />
+          </dd>
+        </div>
+      </dl>
+    </section>
+  );
+}

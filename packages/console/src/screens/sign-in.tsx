@@ -1,0 +1,69 @@
+/** Signing in: with a token for this tab, or at an issuer with a session of the browser (docs/sign-in.md). */
+import { useEffect, useState } from "react";
+import { checkToken } from "../data/request.ts";
+import { signIn } from "../data/session.ts";
+import { Problem } from "../parts/notices.tsx";
+import { Text } from "../parts/text.tsx";
+
+/** Null: there is none, or it is not known. */
+function useIssuer(): string | null {
+  const [issuer, setIssuer] = useState<string | null>(null);
+  useEffect(() => {
+    fetch("/auth/session", { headers: { accept: "application/json" } })
+      .then(async (response) => ((await response.json()) as { readonly issuer?: string | null }).issuer ?? null)
+      .then(setIssuer, () => {});
+  }, []);
+  return issuer;
+}
+
+export function SignInScreen({ reason }: { readonly reason: string }) {
+  const [error, setError] = useState<Error | null>(null);
+  const [isSending, setSending] = useState(false);
+  const issuer = useIssuer();
+  const here = location.pathname + location.search;
+
+  async function send(token: string): Promise<void> {
+    setSending(true);
+    setError(null);
+    try {
+      await checkToken(token);
+      signIn(token);
+    } catch (cause) {
+      setError(cause as Error);
+      setSending(false);
+    }
+  }
+
+  return (
+    <main className="screen sign-in" id="main">
+      <h1>Sign in to Ostler</h1>
+      <p>
+        <Text>{reason}</Text>
+      </p>
+      {issuer !== null && (
+        <p>
+          <a className="button primary" href={`/auth/login?return=${encodeURIComponent(here)}`}>
+            Sign in with <Text>{issuer}</Text>
+          </a>
+        </p>
+      )}
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          const token = new FormData(event.currentTarget).get("token");
+          if (typeof token === "string") void send(token.trim());
+        }}
+      >
+        <label className="field">
+          Token
+          <input name="token" type="password" autoComplete="current-password" required />
+        </label>
+        <p className="quiet">It is kept for this tab only, until you close it or sign out.</p>
+        {error && <Problem error={error} />}
+        <button type="submit" className="primary" disabled={isSending}>
+          Sign in
+        </button>
+      </form>
+    </main>
+  );
+}

@@ -1,0 +1,55 @@
+/** The fleet on a screen on the wall: for reading only, without buttons, menus and keys. */
+import { attention, running, useStore } from "../data/streams.ts";
+import { ConnectionStatus } from "../parts/connection-status.tsx";
+import { useFleetView } from "../parts/fleet-view.ts";
+import { FleetMap } from "../parts/fleet-map.tsx";
+import { OperationLine } from "../parts/operation-line.tsx";
+import { Text } from "../parts/text.tsx";
+import { groupText } from "../words/attention.ts";
+import { numberText } from "../words/numbers.ts";
+import { familyOf, sentenceCase } from "../words/states.ts";
+
+const SHOWN = 5;
+
+export function WallScreen() {
+  const view = useFleetView();
+  const { value } = useStore(attention);
+  const operations = [...useStore(running).items.values()].toSorted((a, b) => (a.createdAt < b.createdAt ? 1 : -1));
+  return (
+    <main className="screen wall" id="main">
+      <div className="wall-top">
+        <h1>Ostler</h1>
+        <ConnectionStatus />
+      </div>
+      <section aria-label="Nodes by state" className="counts">
+        {view.states.map(([state, count]) => (
+          <span key={state} className="state" data-family={familyOf(state)}>
+            {sentenceCase(state)} <b>{numberText(count)}</b>
+          </span>
+        ))}
+      </section>
+      {value && value.groups.length > 0 && (
+        <section aria-labelledby="attention" className="attention">
+          <h2 id="attention">
+            Needs attention <b>{numberText(value.nodeCount)}</b>
+          </h2>
+          <ul className="groups">
+            {value.groups.slice(0, SHOWN).map((group) => (
+              <li key={[group.kind, group.code, group.step, group.driver, group.state, group.detail].join(" ")}>
+                <b>{numberText(group.nodeCount)}</b> × <Text>{groupText(group)}</Text>
+              </li>
+            ))}
+          </ul>
+        </section>
+      )}
+      {operations.length > 0 && (
+        <section aria-label="Running operations" className="running">
+          {operations.slice(0, SHOWN).map((operation) => (
+            <OperationLine key={operation.id} operation={operation} isQuiet />
+          ))}
+        </section>
+      )}
+      <FleetMap view={view} only={null} onPoint={() => {}} onOpen={() => {}} />
+    </main>
+  );
+}

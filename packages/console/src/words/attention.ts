@@ -1,0 +1,33 @@
+/** What needs a person, as a line. */
+import { sentenceCase } from "./states.ts";
+
+interface Group {
+  readonly kind: string;
+  readonly state: string | null;
+  readonly step: string | null;
+  readonly cause: string;
+  readonly causeCount: number;
+}
+
+const KINDS: Readonly<Record<string, string>> = {
+  STUCK: "stuck",
+  WAITING: "waits to begin",
+  ON_HOLD: "on hold",
+  WAVES_HALTED: "waves are halted",
+  STOPPED: "stopped",
+  FAULT: "fault",
+  POWER_DRIFT: "another power than was asked for",
+  DISAPPEARED: "disappeared",
+  IDENTITY_CONFLICT: "the same machine as another node",
+  MAINTENANCE: "long in maintenance",
+};
+
+/** `write_image: no space left, and 2 other causes`. */
+export function groupText({ kind, state, step, cause, causeCount }: Group): string {
+  const where = kind === "FAILED" ? (step ?? sentenceCase(state ?? "FAILED")) : (KINDS[kind] ?? sentenceCase(kind));
+  const others = causeCount > 1 ? `, and ${causeCount - 1} other ${causeCount === 2 ? "cause" : "causes"}` : "";
+  return `${where}: ${cause}${others}`;
+}
+
+/** `RESUME_WAVES` → `Resume waves`. */
+export const actionName = sentenceCase;

@@ -1,0 +1,36 @@
+/** What a run does now, or how it ended, in one line. */
+
+interface Run {
+  readonly purpose: string;
+  readonly failure: { readonly message: string } | null;
+  readonly waiting: { readonly description: string } | null;
+  readonly abortPendingAfterStep: string | null;
+  readonly finishedAt: string | null;
+  readonly currentStep: {
+    readonly title: string;
+    readonly progressPercent: number | null;
+    readonly progressMessage: string | null;
+  } | null;
+}
+
+export function runText({ purpose, failure, waiting, abortPendingAfterStep, currentStep, finishedAt }: Run): string {
+  const step =
+    currentStep === null || finishedAt !== null
+      ? null
+      : [
+          currentStep.title,
+          currentStep.progressPercent === null ? null : `${currentStep.progressPercent} %`,
+          currentStep.progressMessage,
+        ]
+          .filter((part) => part !== null)
+          .join(", ");
+  return [
+    purpose === "CLEAN_UP" ? "Clean-up" : null,
+    failure?.message ?? null,
+    step,
+    waiting?.description ?? null,
+    abortPendingAfterStep === null ? null : `Abort after ${abortPendingAfterStep}`,
+  ]
+    .filter((part) => part !== null)
+    .join(" · ");
+}

@@ -1,0 +1,19 @@
+/** What was announced before a stop or an abort, so that it stands beside what has happened since. Kept for this tab. */
+
+export interface Announcement {
+  readonly verb: string;
+  readonly sentence: string;
+  readonly at: string;
+}
+
+const keyOf = (operation: string) => `ostler-announced-${operation}`;
+
+export function announce(operations: readonly string[], announcement: Announcement): void {
+  for (const operation of operations) sessionStorage.setItem(keyOf(operation), JSON.stringify(announcement));
+}
+
+/** `operation`: its UUID. */
+export function announced(operation: string): Announcement | null {
+  const text = sessionStorage.getItem(keyOf(operation));
+  return text === null ? null : (JSON.parse(text) as Announcement);
+}

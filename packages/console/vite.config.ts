@@ -1,0 +1,29 @@
+/** The build of the console, and `npm run console:dev`: its pages from the sources, with the API of a running service. */
+import { fileURLToPath } from "node:url";
+import { defineConfig } from "vite";
+
+const clientSource = (file: string) => fileURLToPath(new URL(`../client/src/${file}`, import.meta.url));
+
+/** The service, seen from the development server. */
+const target = process.env["OSTLER_URL"] ?? "http://127.0.0.1:4000";
+const passedOn = { target, ws: true, changeOrigin: true, rewriteWsOrigin: true };
+
+export default defineConfig({
+  base: "/console/",
+  resolve: {
+    alias: {
+      "ostler-client/filter": clientSource("filter-language.ts"),
+      "ostler-client/react": clientSource("react.ts"),
+      "ostler-client": clientSource("index.ts"),
+    },
+    dedupe: ["graphql", "graphql-ws", "react"],
+  },
+  server: { proxy: { "/graphql": passedOn, "/auth": passedOn } },
+  build: {
+    target: "es2023",
+    // A file of its own for every asset: the policy of the page allows no code and no styles in the page.
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    reportCompressedSize: false,
+  },
+});
