@@ -148,8 +148,8 @@ function answerTypes(schema: GraphQLSchema, { definitions }: DocumentNode) {
     return `{ ${[...fields].map(([key, { text, isOptional }]) => `readonly ${key}${isOptional ? "?" : ""}: ${text}`).join("; ")} }`;
   };
   const valueText = (type: GraphQLOutputType, selectionSet: SelectionSetNode | undefined): string => {
-    if (!isNonNullType(type)) return `${present(type, selectionSet)} | null`;
-    return present(getNullableType(type), selectionSet);
+    const text = present(getNullableType(type), selectionSet);
+    return isNonNullType(type) || text === "unknown" ? text : `${text} | null`;
   };
   const present = (type: GraphQLOutputType, selectionSet: SelectionSetNode | undefined): string => {
     if (isListType(type)) return `readonly (${valueText(type.ofType, selectionSet)})[]`;

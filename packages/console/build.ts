@@ -98,7 +98,10 @@ async function build(out: string, hash: string): Promise<void> {
 
 async function main(): Promise<void> {
   const { values } = parseArgs({
-    options: { "if-changed": { type: "boolean", default: false }, out: { type: "string", default: join(HERE, "dist") } },
+    options: {
+      "if-changed": { type: "boolean", default: false },
+      out: { type: "string", default: join(HERE, "dist") },
+    },
   });
   const out = resolve(values.out);
   try {

@@ -32,7 +32,9 @@ function SignedIn() {
         <Route path={FLEET} component={FleetScreen} />
         <Route path={WALL} component={WallScreen} />
         <Route path="/nodes/:name">{({ name }) => named(name, (text) => <NodeScreen key={text} name={text} />)}</Route>
-        <Route path="/operations/:id">{({ id }) => named(id, (text) => <OperationScreen key={text} id={text} />)}</Route>
+        <Route path="/operations/:id">
+          {({ id }) => named(id, (text) => <OperationScreen key={text} id={text} />)}
+        </Route>
         <Route>
           <NotFound title="There is no such screen" />
         </Route>

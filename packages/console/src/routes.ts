@@ -38,7 +38,7 @@ export function readParameters<Known extends Parameters>(search: string, known: 
     if (choices === null || choices?.includes(value)) values[name] = value;
     else unknown.push(`${name}=${value}`.slice(0, SHOWN_LENGTH));
   }
-  return { values: values as ReadParameters<Known>["values"], unknown };
+  return { values, unknown };
 }
 
 export function writeParameters(values: Readonly<Record<string, string | null | undefined>>): string {

@@ -12,7 +12,8 @@ interface GraphqlError {
 }
 
 /** Codes and states of HTTP that may pass, so that the request is worth repeating (docs/errors.md). */
-const PASSING_CODES = /^(INTERNAL|CAPACITY|DATABASE_UNAVAILABLE|SHUTTING_DOWN|TIMEOUT|RATE_LIMITED|ISSUER_UNAVAILABLE)$/;
+const PASSING_CODES =
+  /^(INTERNAL|CAPACITY|DATABASE_UNAVAILABLE|SHUTTING_DOWN|TIMEOUT|RATE_LIMITED|ISSUER_UNAVAILABLE)$/;
 const PASSING_STATES = new Set([429, 502, 503, 504]);
 const REQUEST_MS = 60_000;
 

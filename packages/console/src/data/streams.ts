@@ -58,7 +58,10 @@ export function useStore<View>(store: Store<View>): View {
 }
 
 /** One operation, also after it has ended. `id`: its global ID or UUID. */
-export function useOperation(id: string): { readonly view: ItemsView<OperationRow>; readonly row: OperationRow | null } {
+export function useOperation(id: string): {
+  readonly view: ItemsView<OperationRow>;
+  readonly row: OperationRow | null;
+} {
   const view = useStore(
     useMemo(() => followChanges(connection, OPERATIONS, { filter: { ids: [id] } }), [id]) as Store<
       ItemsView<OperationRow>

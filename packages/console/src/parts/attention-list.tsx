@@ -35,7 +35,15 @@ export function GroupList({ groups }: { readonly groups: readonly AttentionGroup
       <ul className="groups">
         {groups.map((group) => (
           <Group
-            key={[group.kind, group.code, group.step, group.driver, group.state, group.detail, group.operation?.uuid].join(" ")}
+            key={[
+              group.kind,
+              group.code,
+              group.step,
+              group.driver,
+              group.state,
+              group.detail,
+              group.operation?.uuid,
+            ].join(" ")}
             group={group}
             onPropose={setProposal}
           />
@@ -71,7 +79,10 @@ function Group({ group, onPropose }: GroupProps) {
       </div>
       <details>
         <summary>
-          {nodes.slice(0, NAMES_SHOWN).map(({ name }) => name).join(", ")}
+          {nodes
+            .slice(0, NAMES_SHOWN)
+            .map(({ name }) => name)
+            .join(", ")}
           {nodeCount > NAMES_SHOWN && ` and ${numberText(nodeCount - NAMES_SHOWN)} more`}
         </summary>
         <p>

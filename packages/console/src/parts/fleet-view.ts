@@ -21,10 +21,13 @@ export interface FleetView {
 export function useFleetView(): FleetView {
   // Under load React finishes what a person does before it renders changes.
   const { items: nodes, isWhole } = useDeferredValue(useStore(fleet));
-  const placed = useRef<{ readonly nodes: ReadonlyMap<string, NodeRow>; readonly sections: readonly MapSection[] }>(null);
+  const placed = useRef<{ readonly nodes: ReadonlyMap<string, NodeRow>; readonly sections: readonly MapSection[] }>(
+    null,
+  );
   return useMemo(() => {
     const before = placed.current;
-    const sections = before && isSameOrder(before.sections, before.nodes, nodes) ? before.sections : sectionsOf(nodes.values());
+    const sections =
+      before && isSameOrder(before.sections, before.nodes, nodes) ? before.sections : sectionsOf(nodes.values());
     placed.current = { nodes, sections };
     return { nodes, isWhole, sections, ...countsOf(nodes) };
   }, [nodes, isWhole]);

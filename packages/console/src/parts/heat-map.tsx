@@ -110,7 +110,8 @@ function draw(context: CanvasRenderingContext2D, { grid, cells, before, colors }
       }
   }
   for (const index of stale) clearCell(context, grid, index);
-  for (const index of stale) if (cells[index] !== FAILED) drawCell(context, grid, index, cells[index] ?? DIMMED, colors);
+  for (const index of stale)
+    if (cells[index] !== FAILED) drawCell(context, grid, index, cells[index] ?? DIMMED, colors);
   for (const [index, value] of cells.entries()) if (value === FAILED) drawFailed(context, grid, index, colors);
 }
 

@@ -19,7 +19,8 @@ interface OperationLineProps {
 
 export function OperationLine({ operation, isQuiet = false }: OperationLineProps) {
   const [proposal, setProposal] = useState<Proposal | null>(null);
-  const { id, uuid, state, runCounts, finishedCount, totalCount, failedCount, etaSeconds, interrupt, rollout } = operation;
+  const { id, uuid, state, runCounts, finishedCount, totalCount, failedCount, etaSeconds, interrupt, rollout } =
+    operation;
   const name = operationName(operation);
   return (
     <div className="operation-line">

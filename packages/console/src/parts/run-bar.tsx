@@ -10,7 +10,9 @@ export function RunBar({ counts }: RunBarProps) {
   const ordered = counts
     .filter(({ count }) => count > 0)
     .toSorted((a, b) => RUN_ORDER.indexOf(a.state) - RUN_ORDER.indexOf(b.state));
-  const label = ordered.map(({ state, count }) => `${numberText(count)} ${sentenceCase(state).toLowerCase()}`).join(", ");
+  const label = ordered
+    .map(({ state, count }) => `${numberText(count)} ${sentenceCase(state).toLowerCase()}`)
+    .join(", ");
   return (
     <span className="bar" role="img" aria-label={label === "" ? "no runs" : label}>
       {ordered.map(({ state, count }) => (

@@ -46,13 +46,16 @@ export function RunLog({ id }: { readonly id: string }) {
           onChange={(event) => setSearch(event.target.value)}
         />
         <label>
-          <input type="checkbox" checked={isFollowing} onChange={(event) => setFollowing(event.target.checked)} /> Follow
+          <input type="checkbox" checked={isFollowing} onChange={(event) => setFollowing(event.target.checked)} />{" "}
+          Follow
         </label>
         <button type="button" onClick={copy} disabled={shown.length === 0}>
           Copy
         </button>
         <span className="quiet">
-          {wanted === "" ? plural(lines.length, "line") : `${numberText(shown.length)} of ${plural(lines.length, "line")}`}
+          {wanted === ""
+            ? plural(lines.length, "line")
+            : `${numberText(shown.length)} of ${plural(lines.length, "line")}`}
           {droppedCount > 0 && `, ${numberText(droppedCount)} earlier ones are not kept here`}
         </span>
       </div>

@@ -46,7 +46,9 @@ export function VirtualList<Row>({ label, columns, rows, idOf, onOpen, isBusy = 
   function move(event: KeyboardEvent): void {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const page = Math.max(1, Math.floor((scroller.current?.clientHeight ?? 0) / ROW_HEIGHT) - 2);
-    const to = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, PageDown: page, PageUp: -page, Home: -last, End: last }[event.key];
+    const to = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, PageDown: page, PageUp: -page, Home: -last, End: last }[
+      event.key
+    ];
     const row = rows[shown];
     if (to !== undefined) setCurrent(Math.max(0, Math.min(last, shown + to)));
     else if (event.key === "Enter" && row !== undefined && event.target === event.currentTarget) onOpen?.(row);

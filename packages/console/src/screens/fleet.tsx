@@ -38,12 +38,7 @@ export function FleetScreen() {
       {view.isWhole && view.nodes.size === 0 ? (
         <EmptyFleet />
       ) : (
-        <FleetMap
-          view={view}
-          only={only}
-          onPoint={setPointed}
-          onOpen={({ name }) => navigate(nodePath(name))}
-        />
+        <FleetMap view={view} only={only} onPoint={setPointed} onOpen={({ name }) => navigate(nodePath(name))} />
       )}
       <p className="pointed" aria-hidden="true">
         {pointed && (

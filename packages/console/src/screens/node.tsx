@@ -146,7 +146,9 @@ const BUTTONS = ["stop", "abort", "restart", "releaseHolds", "withdrawAbort"];
 function Actions({ node }: { readonly node: NodeDetail }) {
   const [proposal, setProposal] = useState<Proposal | null>(null);
   const { id, name, actions } = node;
-  const shown = actions.filter(({ mutation, allowed }) => BUTTONS.includes(mutation) && (allowed || BUTTONS.indexOf(mutation) < 3));
+  const shown = actions.filter(
+    ({ mutation, allowed }) => BUTTONS.includes(mutation) && (allowed || BUTTONS.indexOf(mutation) < 3),
+  );
   return (
     <section aria-label="Actions">
       <div className="buttons">
@@ -210,7 +212,8 @@ function RunPicker({ runs, run, onPick }: RunPickerProps) {
       <select value={run.id} onChange={(event) => onPick(event.target.value)}>
         {runs.slice(0, RUNS_OFFERED).map(({ id, operation, state, createdAt }) => (
           <option key={id} value={id}>
-            {sentenceCase(operation.kind)}, {sentenceCase(state).toLowerCase()}, {createdAt.slice(0, 16).replace("T", " ")}
+            {sentenceCase(operation.kind)}, {sentenceCase(state).toLowerCase()},{" "}
+            {createdAt.slice(0, 16).replace("T", " ")}
           </option>
         ))}
       </select>
@@ -230,7 +233,8 @@ function useNow(): Date {
 
 function Facts({ node, clusterName }: { readonly node: NodeDetail; readonly clusterName: string | null }) {
   const now = useNow();
-  const { powerState, wantedPower, powerReadAt, model, controller, hostGroup, drivers, macs, image, labels, presence } = node;
+  const { powerState, wantedPower, powerReadAt, model, controller, hostGroup, drivers, macs, image, labels, presence } =
+    node;
   const power = `${sentenceCase(powerState)}${wantedPower !== null && wantedPower !== powerState ? `, ${sentenceCase(wantedPower).toLowerCase()} was asked for` : ""}${powerReadAt === null ? "" : `, read ${agoText(powerReadAt, now)}`}`;
   const facts: readonly (readonly [string, string | null])[] = [
     ["Power", power],

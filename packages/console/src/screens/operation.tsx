@@ -196,7 +196,8 @@ function Waves({ operation }: { readonly operation: OperationRow }) {
     <section aria-labelledby="waves">
       <h2 id="waves">Waves</h2>
       <p>
-        {sentenceCase(waveText(rollout))}: {sizes.map((size, index) => `${index + 1 === wave ? "now " : ""}${numberText(size)}`).join(", ")} nodes.
+        {sentenceCase(waveText(rollout))}:{" "}
+        {sizes.map((size, index) => `${index + 1 === wave ? "now " : ""}${numberText(size)}`).join(", ")} nodes.
         {maxFailures !== null && ` Halts after ${plural(maxFailures + 1, "failure")}.`}{" "}
         {reason !== null && <Text>{reason}</Text>}
         {until !== null && (
@@ -228,9 +229,7 @@ function Steps({ runs }: { readonly runs: ReadonlyMap<string, RunRow> }) {
   const open = [...runs.values()].filter(({ currentStep, finishedAt }) => currentStep && finishedAt === null);
   if (open.length === 0) return null;
   const byStep = Map.groupBy(open, ({ currentStep }) => `${currentStep?.interface}.${currentStep?.name}`);
-  const steps = [...byStep].toSorted(
-    ([, [a]], [, [b]]) => (a?.currentStep?.index ?? 0) - (b?.currentStep?.index ?? 0),
-  );
+  const steps = [...byStep].toSorted(([, [a]], [, [b]]) => (a?.currentStep?.index ?? 0) - (b?.currentStep?.index ?? 0));
   return (
     <section aria-labelledby="steps">
       <h2 id="steps">At which step</h2>
@@ -241,7 +240,10 @@ function Steps({ runs }: { readonly runs: ReadonlyMap<string, RunRow> }) {
               <Text>{at[0]?.currentStep?.title}</Text> <small className="quiet">{step}</small>
             </span>
             <RunBar
-              counts={[...Map.groupBy(at, ({ state }) => state)].map(([state, { length }]) => ({ state, count: length }))}
+              counts={[...Map.groupBy(at, ({ state }) => state)].map(([state, { length }]) => ({
+                state,
+                count: length,
+              }))}
             />
             <b>{numberText(at.length)}</b>
           </li>

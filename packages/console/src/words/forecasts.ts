@@ -55,7 +55,8 @@ const some = (count: number, text: (count: number) => string) => (count === 0 ? 
 function refusedText({ refusals }: Forecast, verb: string): string | null {
   return some(
     refusals.reduce((total, { nodeCount }) => total + nodeCount, 0),
-    (count) => `${numberText(count)} ${verb} (${refusals.map(({ code }) => sentenceCase(code).toLowerCase()).join(", ")})`,
+    (count) =>
+      `${numberText(count)} ${verb} (${refusals.map(({ code }) => sentenceCase(code).toLowerCase()).join(", ")})`,
   );
 }
 
@@ -65,10 +66,20 @@ export function stopSentence(forecast: Forecast, timeoutSeconds = 600): string {
   const stopping = pending.filter((one) => !ending.includes(one));
   const timeouts = pending.reduce((total, { timeoutCount }) => total + timeoutCount, 0);
   const main = listed([
-    some(sum(stopping), (count) => `${nodes(count)} finish${count === 1 ? "es its" : " their"} step first${longest(stopping)}`),
-    some(sum(ending), (count) => `${nodes(count)} at the last step reach${count === 1 ? "es" : ""} the target as if nothing was asked`),
+    some(
+      sum(stopping),
+      (count) => `${nodes(count)} finish${count === 1 ? "es its" : " their"} step first${longest(stopping)}`,
+    ),
+    some(
+      sum(ending),
+      (count) => `${nodes(count)} at the last step reach${count === 1 ? "es" : ""} the target as if nothing was asked`,
+    ),
     some(sum(withEffect(forecast, "NOW")), (count) => `${nodes(count)} stop${count === 1 ? "s" : ""} now`),
-    some(sum(withEffect(forecast, "BEFORE_START")), (count) => `${nodes(count)} ${count === 1 ? "has" : "have"} not begun and stay${count === 1 ? "s" : ""} as ${count === 1 ? "it is" : "they are"}`),
+    some(
+      sum(withEffect(forecast, "BEFORE_START")),
+      (count) =>
+        `${nodes(count)} ${count === 1 ? "has" : "have"} not begun and stay${count === 1 ? "s" : ""} as ${count === 1 ? "it is" : "they are"}`,
+    ),
     some(sum(withEffect(forecast, "CONTINUES")), (count) => `${nodes(count)} continue${count === 1 ? "s" : ""}`),
     refusedText(forecast, "cannot"),
   ]);
@@ -87,19 +98,31 @@ export function abortSentence(forecast: Forecast): string {
   const off = sum(ended.filter(({ powersOff }) => powersOff === true));
   const cutOff = sum(now.filter(({ cutsStep }) => cutsStep));
   const main = listed([
-    some(sum(now), (count) => `${nodes(count)} end${count === 1 ? "s" : ""} now${cutOff === 0 ? "" : cutOff === count ? ", in the middle of a step" : `, ${numberText(cutOff)} of them in the middle of a step`}`),
+    some(
+      sum(now),
+      (count) =>
+        `${nodes(count)} end${count === 1 ? "s" : ""} now${cutOff === 0 ? "" : cutOff === count ? ", in the middle of a step" : `, ${numberText(cutOff)} of them in the middle of a step`}`,
+    ),
     some(sum(pending), (count) => `${nodes(count)} after ${count === 1 ? "its" : "their"} step${longest(pending)}`),
-    some(sum(withEffect(forecast, "BEFORE_START")), (count) => `${nodes(count)} ${count === 1 ? "has" : "have"} not begun and stay${count === 1 ? "s" : ""} as ${count === 1 ? "it is" : "they are"}`),
+    some(
+      sum(withEffect(forecast, "BEFORE_START")),
+      (count) =>
+        `${nodes(count)} ${count === 1 ? "has" : "have"} not begun and stay${count === 1 ? "s" : ""} as ${count === 1 ? "it is" : "they are"}`,
+    ),
     some(sum(withEffect(forecast, "CONTINUES")), (count) => `${nodes(count)} continue${count === 1 ? "s" : ""}`),
     refusedText(forecast, "cannot"),
   ]);
   if (main === "") return "No node has work that an abort would change.";
-  const changed = (part: string) => sum(ended.filter(({ changedParts, conditionKnown }) => conditionKnown && changedParts.includes(part)));
+  const changed = (part: string) =>
+    sum(ended.filter(({ changedParts, conditionKnown }) => conditionKnown && changedParts.includes(part)));
   const condition = [
     some(off, (count) => `${numberText(count)} ${count === 1 ? "is" : "are"} powered off.`),
     some(changed("DISKS"), (count) => `${numberText(count)} ${count === 1 ? "has" : "have"} changed disks.`),
     some(changed("FIRMWARE"), (count) => `${numberText(count)} ${count === 1 ? "has" : "have"} changed firmware.`),
-    some(sum(ended.filter(({ conditionKnown }) => !conditionKnown)), (count) => `The condition of ${nodes(count)} is unknown afterwards.`),
+    some(
+      sum(ended.filter(({ conditionKnown }) => !conditionKnown)),
+      (count) => `The condition of ${nodes(count)} is unknown afterwards.`,
+    ),
   ];
   return [main, ...condition].filter((part) => part !== null).join(" ");
 }
@@ -134,7 +157,9 @@ export function restartSentence(plan: PlanSummary): string {
   const took = duration?.expectedSeconds == null ? "" : `, in about ${durationText(duration.expectedSeconds)}`;
   return [
     `${nodes(plannedCount)} continue${plannedCount === 1 ? "s" : ""}${took}${how === null || how === "" ? "." : `; ${how}`}`,
-    erasesDataCount === 0 ? "No data is lost." : `${nodes(erasesDataCount)} lose${erasesDataCount === 1 ? "s" : ""} data.`,
+    erasesDataCount === 0
+      ? "No data is lost."
+      : `${nodes(erasesDataCount)} lose${erasesDataCount === 1 ? "s" : ""} data.`,
     some(
       refusals.reduce((total, { nodeCount }) => total + nodeCount, 0),
       (count) => `${nodes(count)} cannot (${refusals.map(({ code }) => sentenceCase(code).toLowerCase()).join(", ")}).`,
@@ -167,6 +192,7 @@ export function progressSentence(counts: readonly { readonly state: string; read
   const ended = counts
     .filter(({ state, count }) => count > 0 && !unfinished.has(state))
     .map(({ state, count }) => `${numberText(count)} ${sentenceCase(state).toLowerCase()}`);
-  const rest = open === 0 ? "None is left." : `${nodes(open)} of ${numberText(total)} still ${open === 1 ? "has" : "have"} work.`;
+  const rest =
+    open === 0 ? "None is left." : `${nodes(open)} of ${numberText(total)} still ${open === 1 ? "has" : "have"} work.`;
   return ended.length === 0 ? rest : `So far: ${ended.join(", ")}. ${rest}`;
 }

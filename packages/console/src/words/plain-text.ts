@@ -13,5 +13,7 @@ export function plainText(text: string): string {
 
 /** The beginning of a long text, and the number of characters that are left out. */
 export function cut(text: string, lengthMax: number): { readonly text: string; readonly left: number } {
-  return text.length <= lengthMax ? { text, left: 0 } : { text: text.slice(0, lengthMax), left: text.length - lengthMax };
+  return text.length <= lengthMax
+    ? { text, left: 0 }
+    : { text: text.slice(0, lengthMax), left: text.length - lengthMax };
 }

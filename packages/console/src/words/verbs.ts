@@ -20,7 +20,9 @@ export const WORK = {
   haltWaves: { name: "Halt the waves", answers: "WAVES" },
   resumeWaves: { name: "Resume the waves", answers: "WAVES" },
   advanceWaves: { name: "Start the next wave", answers: "WAVES" },
-} as const satisfies Readonly<Record<string, { readonly name: string; readonly answers: "START" | "INTERRUPT" | "WAVES" }>>;
+} as const satisfies Readonly<
+  Record<string, { readonly name: string; readonly answers: "START" | "INTERRUPT" | "WAVES" }>
+>;
 
 export type WorkMutation = keyof typeof WORK;
 type Answering<Kind> = {

@@ -88,7 +88,9 @@ export function WorkDialog({ proposal, onClose }: WorkDialogProps) {
           <Dialog.Title>
             {name} <Text>{object}</Text>
           </Dialog.Title>
-          {hasChanged && <p role="status">The plan has changed meanwhile, and nothing was done. This is the new one.</p>}
+          {hasChanged && (
+            <p role="status">The plan has changed meanwhile, and nothing was done. This is the new one.</p>
+          )}
           {planned ? <Announced {...planned} /> : error === null && <p aria-busy="true">Asking what it would do…</p>}
           {error && <Problem error={error} onAgain={() => (planned ? void send() : setPlans(plans + 1))} />}
           <form
