@@ -6,6 +6,14 @@ COPY packages/client/package.json packages/client/package.json
 # The image has its own Node.
 RUN npm ci --omit=dev && rm -r node_modules/node-linux-* node_modules/.bin/node
 
+# The web console, whose packages the service does not need.
+FROM node:24-bookworm-slim AS console
+WORKDIR /opt/ostler
+COPY package.json package-lock.json .npmrc ./
+COPY packages/client packages/client
+COPY packages/console packages/console
+RUN npm ci --ignore-scripts && node packages/console/build.ts
+
 # Not part of the image of the service: builds the boot media of the agent into the folder that the service reads.
 FROM node:24-bookworm-slim AS agent-media
 RUN apt-get update \
@@ -29,6 +37,7 @@ COPY plugins plugins
 COPY drizzle drizzle
 COPY packages/cli/src packages/cli/src
 COPY packages/client/src packages/client/src
+COPY --from=console /opt/ostler/packages/console/dist packages/console/dist
 # The embedded database and the programs of drivers need a user other than root, and a folder of their own. A new volume
 # has the owner of the folder that it covers.
 RUN install -d -o node -g node -m 0700 /var/lib/ostler /var/lib/ostler/agent /var/lib/ostler/images

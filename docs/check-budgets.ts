@@ -33,7 +33,7 @@ for (const { directory, budget, lines } of budgets) {
 }
 
 function linesOf(directory: string): number {
-  return globSync("**/*.ts", { cwd: join(ROOT, directory), exclude: ["**/node_modules/**"] })
+  return globSync("**/*.{ts,tsx,css}", { cwd: join(ROOT, directory), exclude: ["**/node_modules/**"] })
     .flatMap((file) => readFileSync(join(ROOT, directory, file), "utf8").split("\n"))
     .filter((line) => !COMMENT.test(line)).length;
 }

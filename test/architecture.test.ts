@@ -20,7 +20,7 @@ interface Import {
   readonly typeOnly: boolean;
 }
 
-const FILES = globSync(["src/**/*.ts", "plugins/**/*.ts", "packages/**/*.ts"], {
+const FILES = globSync(["src/**/*.ts", "plugins/**/*.ts", "packages/**/*.{ts,tsx}"], {
   cwd: ROOT,
   exclude: ["**/node_modules/**"],
 }).toSorted();
@@ -93,7 +93,7 @@ describe("architecture", () => {
 
   test("every imported file exists", () => {
     expect(
-      IMPORTS.filter(({ to }) => to.endsWith(".ts") && !existsSync(join(ROOT, to))).map(
+      IMPORTS.filter(({ to }) => /\.tsx?$/.test(to) && !existsSync(join(ROOT, to))).map(
         ({ from, to }) => `${from} imports ${to}`,
       ),
     ).toEqual([]);
@@ -125,7 +125,7 @@ function isIn(file: string, path: string): boolean {
 
 function isAllowed({ to, typeOnly }: Import, rule: LayerRule): boolean {
   if (to.startsWith("node:")) return rule.node === true;
-  if (!to.endsWith(".ts"))
+  if (!/\.tsx?$/.test(to))
     return (
       rule.packages === "any" ||
       (rule.packages ?? []).some((name) => (name.endsWith("/*") ? to.startsWith(name.slice(0, -1)) : to === name))

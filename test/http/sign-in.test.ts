@@ -340,7 +340,10 @@ describe("the cookie counts only for pages of the service [R-998]", () => {
     });
     expect(stream.status).toBe(401);
     expect(await socketOf(browser, { ...headers, ...other })).toMatch(/4403|403/);
-    expect(JSON.parse((await browser.send(page(small, "/auth/session"), { headers })).body)).toEqual({ session: null });
+    expect(JSON.parse((await browser.send(page(small, "/auth/session"), { headers })).body)).toEqual({
+      session: null,
+      issuer: null,
+    });
   });
 
   test.each([

@@ -73,6 +73,8 @@ export interface ServiceSetup {
   /** false: requests are admitted and wait. */
   readonly started?: boolean;
   readonly introspection?: boolean;
+  /** Folder of the package of the web console. */
+  readonly consoleFolder?: string;
   readonly origins?: readonly string[];
   /** The certificate of the port. The requests of this harness need HTTP in clear. */
   readonly tls?: TlsFiles;
@@ -390,11 +392,13 @@ export async function registeredNode(
 }
 
 function httpOptions(setup: ServiceSetup) {
-  const { introspection, origins, tls, proxies, bodyBytesMax, queryMs, requestsMax, waitMs, takeMs } = setup;
+  const { introspection, consoleFolder, origins, tls, proxies, bodyBytesMax, queryMs, requestsMax, waitMs, takeMs } =
+    setup;
   return {
     ...(tls && { tls }),
     ...(proxies && { proxies }),
     ...(introspection !== undefined && { introspection }),
+    ...(consoleFolder !== undefined && { consoleFolder }),
     ...(origins && { origins }),
     ...(bodyBytesMax !== undefined && { bodyBytesMax }),
     ...(queryMs !== undefined && { queryMs }),

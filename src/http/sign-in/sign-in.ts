@@ -135,13 +135,14 @@ export class SignIn {
     return kept;
   }
 
-  /** The session of the page that asks, for its user to see. */
+  /** The session of the page that asks, for its user to see, and the issuer at which people sign in. */
   async #show(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { senders } = this.#parts;
+    const issuer = this.#parts.issuer?.name ?? null;
     const actor = await this.#actorOf(request, countedSession(request, senders));
-    if (!actor) return sendJson(response, 200, { session: null });
+    if (!actor) return sendJson(response, 200, { session: null, issuer });
     const { subject, displayName, identity } = actor;
-    sendJson(response, 200, { session: { subject, displayName, expiresAt: identity.expiresAt } });
+    sendJson(response, 200, { session: { subject, displayName, expiresAt: identity.expiresAt }, issuer });
   }
 
   async #exchange(request: IncomingMessage, response: ServerResponse): Promise<void> {

@@ -1,0 +1,283 @@
+/** The promises of the console, each as a function that drives it and reports what it saw. */
+import { startService, nameOf } from "./service.ts";
+import { begin, countsDiffer, runsDiffer, script, untilNone, untilStored } from "./lab.ts";
+import type { Lab } from "./lab.ts";
+import { startProxy } from "./proxy.ts";
+import { live, openTab } from "./tab.ts";
+import type { Tab } from "./tab.ts";
+
+const names = (from: number, count: number) => Array.from({ length: count }, (_, index) => nameOf(from + index));
+const HTML = { accept: "text/html" };
+
+const THEMES = {
+  light: { colorScheme: "light" },
+  dark: { colorScheme: "dark" },
+  "forced colors": { forcedColors: "active" },
+} as const;
+
+/** What axe finds in every theme, and a picture in the first two. */
+async function judgeLooks({ check, pictures }: Lab, { page, violations }: Tab, screen: string): Promise<void> {
+  for (const [theme, media] of Object.entries(THEMES)) {
+    await page.emulateMedia({ colorScheme: "light", forcedColors: "none", ...media });
+    check(`axe finds nothing: ${screen}, ${theme}`, await violations());
+    if (pictures && theme !== "forced colors")
+      await page.screenshot({ path: `${pictures}${screen.replaceAll(" ", "-")}-${theme}.png`, fullPage: true });
+  }
+  await page.emulateMedia({ colorScheme: "light", forcedColors: "none" });
+}
+
+async function opens(lab: Lab): Promise<void> {
+  const { proxy, service, check, nodes, browser } = lab;
+  const answer = await fetch(proxy.url, { headers: HTML, redirect: "manual" });
+  check("/ leads to the console", answer.headers.get("location") === "/console/" ? [] : [`status ${answer.status}`]);
+  await using tab = await openTab(browser, proxy.url);
+  const { page } = tab;
+  await page.goto(proxy.url);
+  await live(page);
+  await page.getByText(`${nodes.toLocaleString("en")} in all`).waitFor();
+  check("the fleet has the counts of the database", await untilNone(() => countsDiffer(tab, service)));
+  const { http, sockets } = proxy.counts;
+  await page.waitForTimeout(3_000);
+  check(
+    "an idle page sends no request, and has one socket",
+    proxy.counts.http === http && proxy.counts.sockets === sockets && sockets === 1
+      ? []
+      : [`${proxy.counts.http - http} requests, ${proxy.counts.sockets} sockets`],
+  );
+  await judgeLooks(lab, tab, "fleet");
+  check("nothing is wrong on the fleet", tab.flaws);
+}
+
+/** A stop while nodes are queued, in a step, and at their end: what was announced is what happens. */
+async function stops(lab: Lab): Promise<void> {
+  const { service, check } = lab;
+  const nodes = names(0, 8);
+  await script(service, nodes, { "clean.erase_disks": { stuck: true } });
+  const uuid = await begin(service, "commissionNodes", "CommissionNodesInput!", {
+    nodes: { names: nodes },
+    onFailure: "LEAVE",
+    maxParallel: 5,
+  });
+  await using tab = await lab.open(`/operations/${uuid}`);
+  const { page } = tab;
+  // Five are at the gate, three wait for a slot.
+  await page.getByRole("region", { name: "At which step" }).getByText("clean.erase_disks").waitFor();
+  await untilNone(async () => {
+    const [row] = await service.sql<{ count: number }[]>`
+      select count(*)::int as count from nodes where state like 'CLEAN%'`;
+    return row?.count === 5 ? [] : [`${row?.count} of 5 nodes are cleaned`];
+  });
+  check("the operation has the runs of the database", await untilNone(() => runsDiffer(tab, service, uuid)));
+  await judgeLooks(lab, tab, "operation");
+  await page.getByRole("button", { name: "Stop…" }).click();
+  const dialog = page.getByRole("dialog");
+  const sentence = await dialog.locator(".sentence").textContent();
+  check(
+    "a stop announces how many nodes finish their step, and how many have not begun",
+    /^5 nodes finish their step first.*; 3 nodes have not begun and stay as they are\. Nothing is undone\.$/.test(
+      sentence ?? "",
+    )
+      ? []
+      : [String(sentence)],
+  );
+  await judgeLooks(lab, tab, "stop dialog");
+  await dialog.getByLabel("Reason").fill("a check");
+  await dialog.getByRole("button", { name: "Stop 8 nodes" }).dblclick();
+  await page.getByText("Announced at").waitFor();
+  check(
+    "the sentence stays after the stop",
+    (await page.locator(".after").textContent())?.includes(sentence ?? "–") ? [] : ["it is gone"],
+  );
+  await script(service, nodes, null);
+  await untilStored(service, uuid, "STOPPED");
+  check("the stopped operation has the runs of the database", await untilNone(() => runsDiffer(tab, service, uuid)));
+  const rows = await service.sql<{ state: string; steps: boolean; count: number }[]>`
+    select state, started_at is not null as steps, count(*)::int as count from runs where operation_id = ${uuid} group by 1, 2`;
+  const stopped = rows.filter(({ state }) => state === "STOPPED").reduce((sum, { count }) => sum + count, 0);
+  check("all nodes of the stop are stopped", stopped === 8 ? [] : [JSON.stringify(rows)]);
+  await page.getByRole("button", { name: "Restart…" }).click();
+  await dialog.getByText("8 nodes continue").waitFor();
+  await judgeLooks(lab, tab, "restart dialog");
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "detached" });
+  check("nothing is wrong on the operation", tab.flaws);
+}
+
+/** From the fleet to the line of the log with the cause, and to the restart, without GraphQL. */
+async function finds(lab: Lab): Promise<void> {
+  const { service, check } = lab;
+  const broken = names(10, 2);
+  await script(service, broken, {
+    "clean.erase_disks": { says: ["\u001b[31mreading <b>sector</b> 7\u001b[0m"], fail: "the disk is worn out" },
+  });
+  const uuid = await begin(service, "commissionNodes", "CommissionNodesInput!", {
+    nodes: { names: broken },
+    onFailure: "LEAVE",
+  });
+  await untilStored(service, uuid, "FAILED");
+  await using tab = await lab.open("/");
+  const { page } = tab;
+  const group = page.locator('.groups > li[data-kind="FAILED"]');
+  await group.getByText("the disk is worn out").waitFor();
+  await judgeLooks(lab, tab, "attention");
+  await group.locator("summary").click();
+  await group.getByRole("link", { name: broken[0] ?? "" }).click();
+  await page.getByRole("log").getByText("reading <b>sector</b> 7").waitFor();
+  check("two clicks lead to the line of the log, as text and without colors", []);
+  await page.getByRole("heading", { name: "Life line" }).waitFor();
+  await judgeLooks(lab, tab, "node");
+  await page.goBack();
+  await script(service, broken, null);
+  await group.getByRole("button", { name: "Restart…" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText("2 nodes continue").waitFor();
+  const typed = dialog.getByLabel(/^Type 2/);
+  if (await typed.isVisible()) await typed.fill("2");
+  await dialog.getByRole("button", { name: "Restart 2 nodes" }).dblclick();
+  await page.getByRole("heading", { level: 1, name: "Commission" }).waitFor();
+  const [row] = await service.sql<{ count: number }[]>`
+    select count(distinct operation_id)::int as count from runs where node_name = ${broken[0] ?? ""}`;
+  check("a double click on the restart begins one operation", row?.count === 2 ? [] : [`${row?.count} operations`]);
+  await page.getByRole("heading", { level: 1 }).getByText("Succeeded").waitFor();
+  check("nothing is wrong on the way", tab.flaws);
+}
+
+async function outage(lab: Lab): Promise<void> {
+  const { service, proxy, check } = lab;
+  await using tab = await lab.open("/");
+  tab.expectsFailures = true;
+  const { page } = tab;
+  proxy.cut();
+  await page.getByText(/^Reconnecting, as of \d\d:\d\d:\d\d$|^Catching up$/).waitFor();
+  check("a page without its connection keeps its nodes", await untilNone(() => countsDiffer(tab, service)));
+  await live(page);
+  await service.kill();
+  await page.getByText("Reconnecting, as of").waitFor();
+  await service.start();
+  await live(page);
+  check("after a kill of the service the counts equal the database", await untilNone(() => countsDiffer(tab, service)));
+  proxy.refusesSockets = true;
+  await using other = await openTab(lab.browser, proxy.url);
+  other.expectsFailures = true;
+  await other.page.goto(`${proxy.url}/console/`);
+  await other.page.getByText("WebSocket is refused").waitFor();
+  check("a proxy that lets no WebSocket pass is named within seconds", []);
+  proxy.refusesSockets = false;
+  await live(other.page);
+  proxy.replacement = { status: 502, type: "text/html", body: "<h1>Bad gateway</h1>" };
+  await other.page.goto(`${proxy.url}/console/nodes/${nameOf(0)}`);
+  await other.page.getByText("a proxy between may have sent it").first().waitFor({ timeout: 60_000 });
+  proxy.replacement = null;
+  check("an answer of a proxy is named as one", []);
+  check("nothing else is wrong during an outage", [...tab.flaws, ...other.flaws]);
+}
+
+/** Addresses that people mistype, and that others make. */
+async function addresses(lab: Lab): Promise<void> {
+  const { check, proxy } = lab;
+  await using tab = await lab.open("/");
+  tab.expectsFailures = true;
+  const { page } = tab;
+  const cases: readonly (readonly [string, RegExp])[] = [
+    ["/?show=bogus", /The address has what this screen does not know: show=bogus/],
+    ["/?//evil.example=javascript:alert(1)", /does not know/],
+    ["/nodes/node-0000x", /There is no node node-0000x/],
+    ["/nodes/%00", /There is no node|cannot|not valid|Invalid/],
+    ["/nodes/%zz", /not valid/],
+    ["/nodes/%3Cscript%3Ealert(1)%3C%2Fscript%3E", /There is no node <script>alert\(1\)<\/script>/],
+    ["/operations/7f2", /There is no operation 7f2/],
+    ["/operations/..%2F..%2Fx", /There is no operation/],
+    ["/bogus", /There is no such screen/],
+    [`/nodes/${"x".repeat(2_000)}`, /There is no node xxx/],
+  ];
+  for (const [path, text] of cases) {
+    await page.goto(`${proxy.url}/console${path}`);
+    await page
+      .getByText(text)
+      .first()
+      .waitFor({ timeout: 10_000 })
+      .catch(() => {});
+    const shown = await page
+      .locator("main")
+      .innerText()
+      .catch(() => "no page");
+    const leaves = await page.getByRole("link", { name: /Show the (fleet|screen)/ }).count();
+    check(
+      `the address ${path.slice(0, 50)} is answered with a way out`,
+      text.test(shown) && leaves > 0 ? [] : [shown.slice(0, 300)],
+    );
+  }
+  check("no address leads to another host or an error", tab.flaws);
+}
+
+async function signsIn({ browser, check, pictures, ...lab }: Lab): Promise<void> {
+  const token = "correct-horse-battery-staple";
+  await using service = await startService("--token", token);
+  await using proxy = await startProxy(service.url);
+  await using tab = await openTab(browser, proxy.url);
+  tab.expectsFailures = true;
+  const { page } = tab;
+  await page.goto(`${proxy.url}/console/nodes/none?run=1`);
+  const field = page.getByLabel("Token");
+  await field.waitFor();
+  await judgeLooks({ browser, check, pictures, ...lab }, tab, "sign-in");
+  await field.fill("wrong");
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("alert").waitFor();
+  check(
+    "a wrong token is refused, and can be corrected",
+    (await field.inputValue()) === "wrong" ? [] : ["the field is empty"],
+  );
+  await field.fill(token);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByText("There is no node none").waitFor();
+  check(
+    "after the sign-in the page is that of the address",
+    new URL(page.url()).search === "?run=1" ? [] : [page.url()],
+  );
+  const kept = await page.evaluate(() => JSON.stringify([localStorage, document.cookie, location.href]));
+  check("the token is in no address and no lasting storage", kept.includes(token) ? [kept] : []);
+  await page.getByRole("button", { name: /token/ }).click();
+  await page.getByRole("menuitem", { name: "Sign out" }).click();
+  await page.getByLabel("Token").waitFor();
+  const left = await page.evaluate(() => sessionStorage.length);
+  check("a sign-out leaves nothing of the fleet", left === 0 ? [] : [`${left} values`]);
+  check("nothing else is wrong with the sign-in", tab.flaws);
+}
+
+async function wall(lab: Lab): Promise<void> {
+  const { check, service } = lab;
+  await using tab = await lab.open("/wall", { viewport: { width: 1920, height: 1080 } });
+  const { page } = tab;
+  check("the wall has the counts of the database", await untilNone(() => countsDiffer(tab, service)));
+  const operable = await page.locator("button, a[href], input, select").filter({ visible: true }).count();
+  check("nothing on the wall can be operated", operable === 0 ? [] : [`${operable} elements`]);
+  await judgeLooks(lab, tab, "wall");
+  check("nothing is wrong on the wall", tab.flaws);
+}
+
+/** At 320 pixels no screen is wider than the window. */
+async function narrow(lab: Lab): Promise<void> {
+  const { check } = lab;
+  await using tab = await lab.open("/", { viewport: { width: 320, height: 700 } });
+  const { page } = tab;
+  for (const path of ["/", `/nodes/${nameOf(10)}`]) {
+    await page.goto(`${lab.proxy.url}/console${path}`);
+    await live(page);
+    await page.getByRole("heading", { level: 1 }).waitFor();
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    check(`${path} fits into 320 pixels`, wide <= 0 ? [] : [`${wide} pixels too wide`]);
+  }
+  check("nothing is wrong on a narrow window", tab.flaws);
+}
+
+export const SCENARIOS: Readonly<Record<string, (lab: Lab) => Promise<void>>> = {
+  opens,
+  stops,
+  finds,
+  narrow,
+  wall,
+  addresses,
+  "sign-in": signsIn,
+  outage,
+};
