@@ -195,6 +195,12 @@ const PARTS: readonly Part[] = [
     missing: missingForRelease,
   },
   {
+    name: "console",
+    about: "the web console in a browser, which it installs if there is none",
+    command: ["packages/console/check/run.ts"],
+    short: ["packages/console/check/run.ts", "--short"],
+  },
+  {
     name: "example",
     about: "the example application in a browser",
     command: ["examples/fleet-table/check/run.ts"],

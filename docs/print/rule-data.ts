@@ -2069,6 +2069,33 @@ export const RULES: readonly RuleSection[] = [
     ],
   },
   {
+    title: "Web console",
+    rules: [
+      {
+        id: "R-1170",
+        rule: "The files of the console need no token, name no other host and contain no code in the page; no path leads to another file.",
+      },
+      {
+        id: "R-1171",
+        rule: "`/` leads browsers to the console, unless `OSTLER_CONSOLE` is off, and programs to the API.",
+      },
+      {
+        id: "R-1172",
+        rule: "Without a build `/console/` answers 503 with the command that builds it, and the error of the last build.",
+      },
+      {
+        id: "R-1173",
+        rule: "A build of the console that fails breaks neither an installation nor a start, and the last good build stays.",
+      },
+      { id: "R-1174", rule: "The sentence before a stop or an abort counts every node of the forecast once." },
+      {
+        id: "R-1175",
+        rule: "Texts of machines are shown without commands to terminals, and nothing in them hides or reverses what is shown.",
+      },
+      { id: "R-1176", rule: "What an address has and a screen does not know is reported, and not used." },
+    ],
+  },
+  {
     title: "Command line",
     rules: [
       {

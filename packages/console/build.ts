@@ -21,7 +21,7 @@ import {
 } from "node:fs";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
+import { parseArgs, stripVTControlCharacters } from "node:util";
 import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 
 const HERE = fileURLToPath(new URL(".", import.meta.url));
@@ -52,7 +52,7 @@ async function bundle(folder: string): Promise<void> {
   await vite.build({
     root: HERE,
     configFile: join(HERE, "vite.config.ts"),
-    logLevel: "error",
+    logLevel: "silent",
     build: { outDir: folder, emptyOutDir: true },
   });
 }
@@ -110,12 +110,18 @@ async function main(): Promise<void> {
     await build(out, hash);
     rmSync(PROBLEM, { force: true });
   } catch (error) {
-    const why = (error instanceof Error ? error.message : String(error)).replaceAll(ROOT, "").trim();
+    const why = reasonOf(error);
     const rest = existsSync(join(out, "index.html")) ? " The console of the last good build stays." : "";
     console.error(`The console was not built: ${why}.${rest} \`npm run console:build\` tries again.`);
     note(why);
     if (!values["if-changed"]) process.exitCode = 1;
   }
+}
+
+/** Without colors, addresses of functions, and the path of the checkout, which the service would show. */
+function reasonOf(error: unknown): string {
+  const [reason = ""] = (error instanceof Error ? error.message : String(error)).split(/\n+Stack backtrace/);
+  return stripVTControlCharacters(reason).replaceAll(ROOT, "").trim();
 }
 
 /** The folder may belong to another user. */

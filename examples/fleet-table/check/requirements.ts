@@ -1,23 +1,12 @@
-/** The browser that drives the page, and the packages of the example. */
+/** Whether a browser can drive the page, and the packages of the example. */
 import { spawnSync } from "node:child_process";
 import { existsSync, statSync } from "node:fs";
 import { join } from "node:path";
-
-const BROWSERS = ["chromium", "chromium-browser", "google-chrome-stable", "google-chrome"];
-
-/** Path of the browser: `OSTLER_BROWSER`, else the first on the PATH; null if there is none. */
-export function findBrowser(): string | null {
-  const named = process.env["OSTLER_BROWSER"];
-  if (named !== undefined) return existsSync(named) ? named : null;
-  const folders = (process.env["PATH"] ?? "").split(":");
-  return (
-    BROWSERS.flatMap((name) => folders.map((folder) => join(folder, name))).find((path) => existsSync(path)) ?? null
-  );
-}
+import { installedBrowser } from "../../../packages/console/check/browser.ts";
 
 /** Why this machine cannot drive the page; null if it can. */
 export function missingForBrowser(): string | null {
-  if (findBrowser() !== null) return null;
+  if (installedBrowser() !== null) return null;
   const named = process.env["OSTLER_BROWSER"];
   return named === undefined
     ? "there is no browser: install the Debian package chromium, or name one in OSTLER_BROWSER"

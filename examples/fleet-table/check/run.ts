@@ -7,7 +7,8 @@
  */
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { buildPage, findBrowser, installPackages, missingForBrowser } from "./requirements.ts";
+import { installedBrowser } from "../../../packages/console/check/browser.ts";
+import { buildPage, installPackages, missingForBrowser } from "./requirements.ts";
 
 const { values } = parseArgs({
   options: {
@@ -32,13 +33,13 @@ if (values.serve) {
   await serve(`${FOLDER}dist`, nodes);
 } else if (values.picture !== undefined) {
   const { takePicture } = await import("./picture.ts");
-  await takePicture(`${FOLDER}dist`, findBrowser() ?? "", values.picture);
+  await takePicture(`${FOLDER}dist`, installedBrowser() ?? "", values.picture);
 } else {
   // Its packages are installed by now.
   const { drive } = await import("./drive.ts");
   const { passed, failed } = await drive({
     folder: FOLDER,
-    browser: findBrowser() ?? "",
+    browser: installedBrowser() ?? "",
     nodes,
     seconds: Number(values.seconds),
   });

@@ -1,11 +1,17 @@
 /** Reads that are no stream. Nothing reads again by time alone: what a stream shows to have changed is invalidated. */
 import { QueryClient, keepPreviousData, useQuery } from "@tanstack/react-query";
-import type { UseQueryResult } from "@tanstack/react-query";
 import type { Answers } from "../../requests.ts";
 import { RequestError, request } from "./request.ts";
 import type { RequestName, Variables } from "./request.ts";
 
 const TRIES_MAX = 5;
+
+export interface Read<Data> {
+  readonly data: Data | undefined;
+  /** Of the last attempt, also while another one follows. */
+  readonly error: Error | null;
+  readonly refetch: () => unknown;
+}
 
 export const queryClient = new QueryClient({
   defaultOptions: {
@@ -28,11 +34,13 @@ export function useRequest<Name extends RequestName>(
   name: Name,
   variables: Variables,
   version: string | number | null = 0,
-): UseQueryResult<Answers[Name], Error> {
-  return useQuery({
+): Read<Answers[Name]> {
+  const result = useQuery({
     queryKey: [name, variables, version],
     queryFn: ({ signal }) => request(name, variables, signal),
     enabled: version !== null,
     placeholderData: keepPreviousData,
   });
+  const { data, refetch } = result;
+  return { data, refetch, error: result.error ?? (result.data ? null : result.failureReason) };
 }

@@ -7,6 +7,8 @@ import { cut, plainText } from "../words/plain-text.ts";
 import { Problem } from "./notices.tsx";
 
 const LINE_HEIGHT = 19;
+/** With room for a scroll bar. */
+const PADDING = 26;
 const OVERSCAN = 10;
 /** A longer line is cut here; a copy has all of it. */
 const LENGTH_SHOWN = 2_000;
@@ -67,6 +69,7 @@ export function RunLog({ id }: { readonly id: string }) {
         aria-label="Lines of the log"
         aria-live="off"
         tabIndex={0}
+        style={{ height: `min(46vh, ${(shown.length + 1) * LINE_HEIGHT + PADDING}px)` }}
         onScroll={(event) => {
           const { scrollTop, scrollHeight, clientHeight } = event.currentTarget;
           setFollowing(scrollHeight - scrollTop - clientHeight < NEAR);

@@ -24,6 +24,7 @@ interface VirtualListProps<Row> {
 }
 
 const ROW_HEIGHT = 30;
+const BORDERS = 4;
 const OVERSCAN = 6;
 
 export function VirtualList<Row>({ label, columns, rows, idOf, onOpen, isBusy = false }: VirtualListProps<Row>) {
@@ -66,6 +67,7 @@ export function VirtualList<Row>({ label, columns, rows, idOf, onOpen, isBusy = 
       aria-busy={isBusy}
       aria-activedescendant={shown >= 0 ? `${label}-${shown}` : undefined}
       tabIndex={0}
+      style={{ height: `min(60vh, ${(rows.length + 1) * ROW_HEIGHT + BORDERS}px)` }}
       onKeyDown={move}
     >
       <div role="rowgroup">

@@ -130,7 +130,7 @@ function Why({ node, run }: { readonly node: NodeDetail; readonly run: RunRow | 
   ].filter((sentence) => typeof sentence === "string" && sentence !== "");
   if (sentences.length === 0) return <p className="quiet">Nothing works on it, and nothing is wrong with it.</p>;
   return (
-    <ul className="why" role="status">
+    <ul className="why">
       {sentences.map((sentence) => (
         <li key={String(sentence)}>
           <Text>{String(sentence)}</Text>

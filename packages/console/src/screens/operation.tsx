@@ -207,12 +207,12 @@ function Waves({ operation }: { readonly operation: OperationRow }) {
           </>
         )}
       </p>
-      <div className="buttons">
+      <div className="buttons" hidden={finishedAt !== null}>
         {WAVE_ACTIONS.map((mutation) => (
           <button
             key={mutation}
             type="button"
-            disabled={finishedAt !== null || (mutation === "haltWaves") === (state === "HALTED")}
+            disabled={mutation === "haltWaves" ? state === "HALTED" : mutation === "resumeWaves" && state !== "HALTED"}
             onClick={() => setProposal({ mutation, input: { operationId: id }, object: "" })}
           >
             {WORK[mutation].name}…

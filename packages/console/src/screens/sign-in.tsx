@@ -54,6 +54,8 @@ export function SignInScreen({ reason }: { readonly reason: string }) {
           if (typeof token === "string") void send(token.trim());
         }}
       >
+        {/* Password managers keep a token under a name. */}
+        <input type="text" autoComplete="username" value="ostler" readOnly hidden />
         <label className="field">
           Token
           <input name="token" type="password" autoComplete="current-password" required />

@@ -1,0 +1,151 @@
+/** Texts of the console: of machines, of states, numbers and addresses. */
+import { describe, expect, test } from "vitest";
+import { NODE_STATES } from "../../packages/client/src/node-state.ts";
+import { partOfPath, readParameters, writeParameters } from "../../packages/console/src/parameters.ts";
+import { groupText } from "../../packages/console/src/words/attention.ts";
+import { nodeSentence } from "../../packages/console/src/words/nodes.ts";
+import { agoText, durationText, plural, timeText } from "../../packages/console/src/words/numbers.ts";
+import { operationName, restartRefusal, waveText } from "../../packages/console/src/words/operations.ts";
+import { cut, plainText } from "../../packages/console/src/words/plain-text.ts";
+import { FAMILIES, familyOf, sentenceCase, workFamilyOf } from "../../packages/console/src/words/states.ts";
+
+describe("text of machines [R-1175]", () => {
+  test.each([
+    ["colors", "\u001b[1;31mred\u001b[0m", "red"],
+    ["a title of a terminal", "\u001b]0;owned\u0007x", "x"],
+    ["a title that does not end", "\u001b]0;owned", ""],
+    ["text that runs from right to left", "abc\u202Egnp.exe", "abc·gnp.exe"],
+    ["isolates", "\u2066a\u2069", "·a·"],
+    ["other controls", "a\u0000b\u0008c\u0085d", "a·b·c·d"],
+    ["separators of lines", "a\u2028b", "a·b"],
+    ["line breaks and tabs", "a\r\nb\tc\n", "a\nb\tc\n"],
+    ["markup", "<b>&amp;</b>", "<b>&amp;</b>"],
+    ["scripts of people", "שלום مرحبا 日本 é", "שלום مرحبا 日本 é"],
+  ])("%s", (_, given, shown) => {
+    expect(plainText(given)).toBe(shown);
+  });
+
+  test("a line of 64 KiB is cut, and the rest is counted", () => {
+    expect(cut("x".repeat(65_536), 2_000)).toEqual({ text: "x".repeat(2_000), left: 63_536 });
+    expect(cut("short", 2_000)).toEqual({ text: "short", left: 0 });
+  });
+});
+
+describe("states", () => {
+  test("every state has a family, a state of a newer service too", () => {
+    for (const state of NODE_STATES) expect(FAMILIES).toContain(familyOf(state));
+    expect(NODE_STATES.filter((state) => familyOf(state) === "failed")).toEqual(
+      NODE_STATES.filter((state) => state.endsWith("FAILED")),
+    );
+    expect([familyOf("REPAIRING"), familyOf("REPAIR_FAILED"), familyOf("NEW"), familyOf("")]).toEqual([
+      "working",
+      "failed",
+      "rest",
+      "rest",
+    ]);
+    expect(workFamilyOf("NEW")).toBe("rest");
+  });
+
+  test("states are shown in sentence case", () => {
+    expect(sentenceCase("DEPLOY_FAILED")).toBe("Deploy failed");
+  });
+});
+
+describe("numbers", () => {
+  test.each([
+    [-5, "0 s"],
+    [0.4, "0 s"],
+    [59, "59 s"],
+    [60, "1 min"],
+    [3_540, "59 min"],
+    [3_599, "1 h"],
+    [3_600, "1 h"],
+    [7_800, "2 h 10 min"],
+    [259_200, "3 days"],
+  ])("%d seconds", (seconds, text) => {
+    expect(durationText(seconds)).toBe(text);
+  });
+
+  test("numbers have their noun", () => {
+    expect([plural(1, "node"), plural(0, "node"), plural(1_234, "node")]).toEqual(["1 node", "0 nodes", "1,234 nodes"]);
+  });
+
+  test("a moment of another day has its date, and one in the future is not ago", () => {
+    const now = new Date("2026-11-27T12:00:00");
+    expect(timeText("2026-11-27T08:05:09", now)).toBe("08:05:09");
+    expect(timeText("2026-11-26T08:05:09", now)).toBe("2026-11-26 08:05:09");
+    expect(timeText("garbage", now)).toBe("garbage");
+    expect(agoText("2026-11-27T12:00:30", now)).toBe("0 s ago");
+  });
+});
+
+describe("lines", () => {
+  const node = {
+    state: "CLEAN_FAILED",
+    powerDrift: true,
+    presence: "DISAPPEARED",
+    protected: true,
+    retired: true,
+    maintenance: { reason: "fan" },
+    fault: { message: "disk" },
+    lastError: { message: "no space left" },
+  };
+
+  test("a node is one sentence with its marks", () => {
+    expect(nodeSentence(node)).toBe(
+      "Clean failed · no space left · Maintenance: fan · Fault: disk · Disappeared · Another power than was asked for · Protected · Retired",
+    );
+  });
+
+  test.each([
+    [
+      { kind: "FAILED", state: "DEPLOY_FAILED", step: "write_image", cause: "no space left", causeCount: 1 },
+      "write_image: no space left",
+    ],
+    [
+      { kind: "FAILED", state: "DEPLOY_FAILED", step: null, cause: "gone", causeCount: 2 },
+      "Deploy failed: gone, and 1 other cause",
+    ],
+    [{ kind: "ON_HOLD", state: null, step: null, cause: "checked by hand", causeCount: 0 }, "on hold: checked by hand"],
+    [{ kind: "LOST", state: null, step: null, cause: "new", causeCount: 3 }, "Lost: new, and 2 other causes"],
+  ])("what needs attention is one line: case %#", (group, line) => {
+    expect(groupText(group)).toBe(line);
+  });
+
+  test("an operation has the name of its cluster, or the number of its nodes", () => {
+    expect(operationName({ kind: "COMMISSION", totalCount: 12, cluster: { name: "turin" } })).toBe("Commission turin");
+    expect(operationName({ kind: "INSPECT", totalCount: 12, cluster: null })).toBe("Inspect 12 nodes");
+    expect(waveText({ state: "HALTED", wave: 2, waves: 3 })).toBe("wave 2 of 3, halted");
+  });
+
+  test("a restart is offered as soon as a node can be restarted", () => {
+    const runs = (state: string) => ({ finishedAt: null, runCounts: [{ state, count: 1 }] });
+    expect(restartRefusal(runs("FAILED"))).toBeNull();
+    expect(restartRefusal(runs("RUNNING"))).toBe("No node has stopped or failed yet.");
+    expect(restartRefusal({ ...runs("SUCCEEDED"), finishedAt: "x" })).toBe("Every node has reached its target.");
+  });
+});
+
+describe("addresses [R-1176]", () => {
+  const KNOWN = { show: ["failed", "active"], run: null } as const;
+
+  test.each([
+    ["?show=failed&run=a%20b", { show: "failed", run: "a b" }, []],
+    ["?show=bogus", {}, ["show=bogus"]],
+    ["?__proto__=1&constructor=2", {}, ["__proto__=1", "constructor=2"]],
+    ["?show=javascript:alert(1)&//evil.example", {}, ["show=javascript:alert(1)", "//evil.example="]],
+    [`?x=${"y".repeat(10_000)}`, {}, [`x=${"y".repeat(38)}`]],
+  ])("%s", (search, values, unknown) => {
+    expect(readParameters(search, KNOWN)).toEqual({ values, unknown });
+  });
+
+  test("what is written is read again, and empty values are left out", () => {
+    const search = writeParameters({ show: "failed", run: 'a&b="c', none: null, empty: "" });
+    expect(readParameters(search, KNOWN).values).toEqual({ show: "failed", run: 'a&b="c' });
+    expect(writeParameters({ show: undefined })).toBe("");
+  });
+
+  test("a part of a path that is not valid is no text", () => {
+    expect([partOfPath("a%20b"), partOfPath("%zz")]).toEqual(["a b", null]);
+  });
+});
