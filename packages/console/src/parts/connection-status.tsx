@@ -1,6 +1,6 @@
 /**
- * Whether the data are live. Modes: loading (not all nodes are read), live, catching up (connected, before
- * the missed changes have arrived), reconnecting (data stay, with their age), refused (no connection for ten seconds though the
+ * Whether the data are live. Modes: loading (not all nodes are read), live, catching up (connected, before the missed
+ * changes have arrived), reconnecting (data stay, with their age), refused (no connection for ten seconds though the
  * service answers: a proxy lets no WebSocket pass).
  */
 import { useEffect, useState } from "react";
@@ -21,7 +21,7 @@ export function ConnectionStatus() {
   if (isRefused)
     return (
       <span className="status" role="status" data-live="false">
-        No live data: WebSocket is refused (docs/operations.md)
+        No live data: WebSocket is refused (docs/console.md)
       </span>
     );
   const text = isLive
