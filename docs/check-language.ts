@@ -23,7 +23,7 @@ const SCANNED = [
 const LEFT_OUT = [
   "**/node_modules/**",
   "docs/releases/*.graphql",
-  "examples/*/dist/**",
+  "{examples,packages}/*/dist/**",
   "examples/*/src/api/generated/**",
   "docs/language-rules.ts",
   "docs/check-language.ts",

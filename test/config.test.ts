@@ -350,6 +350,15 @@ describe("each variable", () => {
       readOther: true,
     },
     {
+      name: "OSTLER_CONSOLE",
+      value: "off",
+      flag: "console",
+      other: "on",
+      field: "console",
+      read: false,
+      readOther: true,
+    },
+    {
       name: "OSTLER_ORIGINS",
       value: "https://Console.example:443/, http://10.0.0.1:8080",
       flag: "origins",

@@ -145,7 +145,7 @@ describe("addresses [R-1176]", () => {
     expect(writeParameters({ show: undefined })).toBe("");
   });
 
-  test("a part of a path that is not valid is no text", () => {
+  test("an invalid part of a path is refused", () => {
     expect([partOfPath("a%20b"), partOfPath("%zz")]).toEqual(["a b", null]);
   });
 });

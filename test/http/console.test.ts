@@ -38,11 +38,10 @@ async function getRaw(path: string, headers: Readonly<Record<string, string>> = 
     headers: IncomingHttpHeaders;
     body: string;
   }>();
-  request(ostler.url, { path, headers }, async (answer) =>
-    resolve({ status: answer.statusCode ?? 0, headers: answer.headers, body: await text(answer) }),
-  )
-    .on("error", reject)
-    .end();
+  const sent = request(ostler.url, { path, headers }, (answer) => {
+    text(answer).then((body) => resolve({ status: answer.statusCode ?? 0, headers: answer.headers, body }), reject);
+  });
+  sent.on("error", reject).end();
   return promise;
 }
 

@@ -15,7 +15,7 @@ const THEMES = {
   "forced colors": { forcedColors: "active" },
 } as const;
 
-/** What axe finds in every theme, and a picture in the first two. */
+/** Checks the page with axe in every theme, and takes a picture in the first two. */
 async function judgeLooks({ check, pictures }: Lab, { page, violations }: Tab, screen: string): Promise<void> {
   for (const [theme, media] of Object.entries(THEMES)) {
     await page.emulateMedia({ colorScheme: "light", forcedColors: "none", ...media });

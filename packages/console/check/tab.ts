@@ -13,7 +13,7 @@ export interface Tab extends AsyncDisposable {
   readonly flaws: string[];
   /** Messages of failed requests are expected while a test breaks connections. */
   expectsFailures: boolean;
-  /** What axe finds on the page as it is, in the present theme. */
+  /** Findings of axe on the page as it is, in the present theme. */
   violations(): Promise<readonly string[]>;
 }
 

@@ -14,7 +14,7 @@ export type Parameters = Readonly<Record<string, readonly string[] | null>>;
 
 export interface ReadParameters<Known extends Parameters> {
   readonly values: { readonly [Name in keyof Known]?: string };
-  /** What the address has and the screen does not know, as `show=bogus`. */
+  /** Parameters of the address that the screen does not know, as `show=bogus`. */
   readonly unknown: readonly string[];
 }
 

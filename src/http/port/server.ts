@@ -1,7 +1,7 @@
 /**
  * The HTTP server on one port: the API at /graphql (HTTP, server-sent events, WebSocket), GraphiQL on the same path for
- * browsers, the web console at /console/, the schema as text, health, metrics, and callbacks of machines. It shuts down in two steps: `rest` makes it
- * not ready, and disposing ends streams, sockets and connections in order (shutdown.ts).
+ * browsers, the web console at /console/, the schema as text, health, metrics, and callbacks of machines. It shuts down
+ * in two steps: `rest` makes it not ready, and disposing ends streams, sockets and connections in order (shutdown.ts).
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";

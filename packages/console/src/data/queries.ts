@@ -1,4 +1,4 @@
-/** Reads that are no stream. Nothing reads again by time alone: what a stream shows to have changed is invalidated. */
+/** Single reads. Nothing reads again by time alone: what a stream shows to have changed is invalidated. */
 import { QueryClient, keepPreviousData, useQuery } from "@tanstack/react-query";
 import type { Answers } from "../../requests.ts";
 import { RequestError, request } from "./request.ts";

@@ -1,4 +1,4 @@
-/** What needs a person, the largest group first, each with the action that may help. */
+/** The groups that need a person, the largest group first, each with the action that may help. */
 import { useState } from "react";
 import { Link } from "wouter";
 import type { Attention, AttentionGroup } from "../data/streams.ts";

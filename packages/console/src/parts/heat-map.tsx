@@ -24,7 +24,7 @@ interface HeatMapProps {
   readonly onOpen: (node: NodeRow) => void;
 }
 
-/** What is on the canvas: a digit for each cell, to find those that have changed. */
+/** The content of the canvas: a digit for each cell, to find those that have changed. */
 interface Drawn {
   readonly key: string;
   readonly cells: Int8Array;

@@ -1,4 +1,4 @@
-/** What the last inspection found, as a tree. It is read when it is opened. */
+/** The result of the last inspection as a tree. It is read when it is opened. */
 import { useState } from "react";
 import { useRequest } from "../data/queries.ts";
 import { numberText } from "../words/numbers.ts";

@@ -1,4 +1,4 @@
-/** What happened to a node, the newest first. */
+/** The history of a node, the newest transition first. */
 import { useEffect, useState } from "react";
 import { Link } from "wouter";
 import type { Answers } from "../../requests.ts";

@@ -1,4 +1,4 @@
-/** What is wrong, and how to go on. */
+/** Problems, each with a way to go on. */
 import type { ReactNode } from "react";
 import { Link } from "wouter";
 import { RequestError } from "../data/request.ts";

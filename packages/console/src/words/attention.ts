@@ -1,4 +1,4 @@
-/** What needs a person, as a line. */
+/** A group that needs a person, as a line. */
 import { sentenceCase } from "./states.ts";
 
 interface Group {

@@ -1,5 +1,5 @@
 /**
- * What a stop, an abort or a restart does, as sentences before and after it. The numbers are those of the service
+ * The effect of a stop, an abort or a restart, as sentences before and after it. The numbers are those of the service
  * (`forecast` of an interrupt, `summary` of a restart), so that they are true for these nodes.
  */
 import { durationText, numberText, plural } from "./numbers.ts";
@@ -184,7 +184,7 @@ export function wavesSentence(action: "halt" | "resume" | "advance", forecast: W
   return `${begun}; ${starting}; ${numberText(waitingCount)} wait for a later wave.`;
 }
 
-/** What has happened since a stop or an abort, from the runs by state. */
+/** The progress since a stop or an abort, from the runs by state. */
 export function progressSentence(counts: readonly { readonly state: string; readonly count: number }[]): string {
   const unfinished = new Set(["QUEUED", "RUNNING", "WAITING", "HOLDING"]);
   const total = sum(counts);

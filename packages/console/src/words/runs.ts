@@ -1,4 +1,4 @@
-/** What a run does now, or how it ended, in one line. */
+/** The present work of a run, or its end, in one line. */
 
 interface Run {
   readonly purpose: string;

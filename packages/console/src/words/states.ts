@@ -12,7 +12,7 @@ export const FAMILY_NAMES: Readonly<Record<Family, string>> = {
   aside: "Stopped or decommissioned",
 };
 
-/** Of a state of a node, by its name alone: a state of a newer service has a family too. */
+/** The family of a node by the name of its state alone, so that a state of a newer service has one too. */
 export function familyOf(state: string): Family {
   if (state.endsWith("_FAILED")) return "failed";
   if (state.endsWith("_WAIT") || state.endsWith("_HOLD")) return "waiting";

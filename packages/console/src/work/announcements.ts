@@ -1,4 +1,4 @@
-/** What was announced before a stop or an abort, so that it stands beside what has happened since. Kept for this tab. */
+/** The sentences before stops and aborts, to stand beside what has happened since. They are kept for this tab. */
 
 export interface Announcement {
   readonly verb: string;

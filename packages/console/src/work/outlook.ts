@@ -1,5 +1,5 @@
 /**
- * What a mutation would do, by its own dry run, and what it did, in one shape for all of them. The request has the hash
+ * The outlook of a mutation, by its own dry run, and its answer, in one shape for all of them. The request has the hash
  * of the plan that was shown, so that the service does that or refuses; and a key, so that it begins work once.
  */
 import type { Answers } from "../../requests.ts";
@@ -15,7 +15,7 @@ export interface Proposal {
   readonly mutation: WorkMutation;
   /** The whole input, but for what the dialog adds. */
   readonly input: Variables;
-  /** What it is done to, as in `Commission turin`. */
+  /** The object of the title, as in `Commission turin`. */
   readonly object: string;
 }
 
