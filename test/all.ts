@@ -197,8 +197,8 @@ const PARTS: readonly Part[] = [
   {
     name: "console",
     about: "the web console in a browser, which it installs if there is none",
-    command: ["packages/console/check/run.ts"],
-    short: ["packages/console/check/run.ts", "--short"],
+    command: ["test/console/browser/run.ts"],
+    short: ["test/console/browser/run.ts", "--short"],
   },
   {
     name: "example",

@@ -478,6 +478,7 @@ describe("each variable", () => {
         "OSTLER_BMC_NETWORKS",
         "OSTLER_BODY_KB",
         "OSTLER_CONCURRENCY",
+        "OSTLER_CONSOLE",
         "OSTLER_DATA",
         "OSTLER_DB_POOL",
         "OSTLER_DB_WAIT_SECONDS",

@@ -201,17 +201,13 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
     node: true,
   },
   "packages/console": {
-    purpose: "The web console, over the public API alone; its build, and its checks in a browser.",
+    purpose: "The web console, over the public API alone, and its build.",
     layers: ["packages/client"],
-    files: ["src/store/postgres/embedded.ts"],
     packages: [
       "@base-ui/react",
       "@tanstack/react-query",
       "@tanstack/react-virtual",
-      "axe-core",
       "ostler-client",
-      "playwright-core",
-      "postgres",
       "react",
       "react-dom",
       "vite",

@@ -1,7 +1,7 @@
 /**
- * The requests of the command line and of the console, printed as TypeScript from their `requests.graphql`: documents as
- * texts, and the types of their answers; for the command line also the members of their inputs, of which flags are made.
- * So neither needs a parser of GraphQL. Throws if a request does not match the schema.
+ * The requests of the command line and of the console, printed as TypeScript from their `requests.graphql`: documents
+ * as texts, and the types of their answers; for the command line also the members of their inputs, of which flags are
+ * made. So neither needs a parser of GraphQL. Throws if a request does not match the schema.
  */
 import {
   Kind,

@@ -1,4 +1,4 @@
-/** The build of the console, and `npm run console:dev`: its pages from the sources, with the API of a running service. */
+/** The build of the console, and `npm run console:dev`: pages from the sources, with the API of a running service. */
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vite";
 

@@ -3,7 +3,7 @@ import { begin, untilQuiet } from "./changes.ts";
 import { countsEqual, nodeCount, tableEquals } from "./lab.ts";
 import type { Lab } from "./lab.ts";
 import { operationEquals } from "./operation-view.ts";
-import { nameOf } from "../../../packages/console/check/service.ts";
+import { nameOf } from "../../../test/console/browser/service.ts";
 import { live, openTab, whole } from "./tab.ts";
 
 const NODES = 40;

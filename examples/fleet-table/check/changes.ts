@@ -1,6 +1,6 @@
 /** Changes that other clients make while the page is open: work, flags, edits, presence, deletion, registration. */
-import { nameOf } from "../../../packages/console/check/service.ts";
-import type { Service } from "../../../packages/console/check/service.ts";
+import { nameOf } from "../../../test/console/browser/service.ts";
+import type { Service } from "../../../test/console/browser/service.ts";
 import { WAIT_MS } from "./tab.ts";
 
 const PAUSE_MS = 250;

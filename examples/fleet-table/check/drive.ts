@@ -3,7 +3,7 @@ import { mkdirSync } from "node:fs";
 import { createChanges } from "./changes.ts";
 import { startFront } from "./front.ts";
 import { SCENARIOS } from "./scenarios.ts";
-import { startService } from "../../../packages/console/check/service.ts";
+import { startService } from "../../../test/console/browser/service.ts";
 import { launchBrowser, openTab } from "./tab.ts";
 
 export interface DriveOptions {

@@ -4,7 +4,7 @@ import { sentenceCase } from "../src/fleet/states.ts";
 import type { Changes } from "./changes.ts";
 import type { Front } from "./front.ts";
 import { differences, readTable, storedTable } from "./table.ts";
-import type { Service } from "../../../packages/console/check/service.ts";
+import type { Service } from "../../../test/console/browser/service.ts";
 import { VIEWPORT, WAIT_MS } from "./tab.ts";
 import type { Tab } from "./tab.ts";
 

@@ -4,8 +4,8 @@
  */
 import { statSync } from "node:fs";
 import { startFront } from "./front.ts";
-import { startService } from "../../../packages/console/check/service.ts";
-import type { Service } from "../../../packages/console/check/service.ts";
+import { startService } from "../../../test/console/browser/service.ts";
+import type { Service } from "../../../test/console/browser/service.ts";
 import { launchBrowser, live, openTab } from "./tab.ts";
 
 const VIEWPORT = { width: 1100, height: 560 };

@@ -2,7 +2,7 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { installedBrowser } from "../../../packages/console/check/browser.ts";
+import { installedBrowser } from "../../../test/console/browser/browser.ts";
 
 /** Why this machine cannot drive the page; null if it can. */
 export function missingForBrowser(): string | null {

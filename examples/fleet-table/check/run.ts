@@ -7,7 +7,7 @@
  */
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { installedBrowser } from "../../../packages/console/check/browser.ts";
+import { installedBrowser } from "../../../test/console/browser/browser.ts";
 import { buildPage, installPackages, missingForBrowser } from "./requirements.ts";
 
 const { values } = parseArgs({

@@ -5,7 +5,7 @@ import { nodeCount, tableEquals } from "./lab.ts";
 import type { Lab } from "./lab.ts";
 import { watchLoad } from "./load-times.ts";
 import { openMetrics } from "./page-metrics.ts";
-import { nameOf } from "../../../packages/console/check/service.ts";
+import { nameOf } from "../../../test/console/browser/service.ts";
 import { VIEWPORT, live, openTab, whole } from "./tab.ts";
 
 async function loads(lab: Lab): Promise<void> {

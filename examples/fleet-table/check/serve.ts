@@ -1,7 +1,7 @@
 /** `npm run tool -- example-fleet --serve`: the page on a service with 10,000 simulated nodes, to try it by hand. */
 import { once } from "node:events";
 import { startFront } from "./front.ts";
-import { startService } from "../../../packages/console/check/service.ts";
+import { startService } from "../../../test/console/browser/service.ts";
 
 export async function serve(folder: string, nodes: number): Promise<void> {
   await using service = await startService();

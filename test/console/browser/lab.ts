@@ -1,6 +1,6 @@
 /** The parts that the scenarios drive, and comparisons of a page with the database. */
 import type { Browser, BrowserContextOptions } from "playwright-core";
-import { sentenceCase } from "../src/words/states.ts";
+import { sentenceCase } from "../../../packages/console/src/words/states.ts";
 import { startProxy } from "./proxy.ts";
 import type { Proxy } from "./proxy.ts";
 import { startService } from "./service.ts";

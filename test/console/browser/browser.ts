@@ -1,4 +1,4 @@
-/** The browser for checks of pages: one of this machine, or a Chromium from npm, which is installed when it is needed. */
+/** The browser for checks of pages: one of this machine, or a Chromium from npm, which is installed when needed. */
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
@@ -8,7 +8,7 @@ import type { Browser } from "playwright-core";
 
 const BROWSERS = ["chromium", "chromium-browser", "google-chrome-stable", "google-chrome"];
 /** With a lock of its own: 70 MB that only machines without a browser need. */
-const PACKAGE = fileURLToPath(new URL("../browser/", import.meta.url));
+const PACKAGE = fileURLToPath(new URL("../../../packages/console/browser/", import.meta.url));
 const MISSING = "console: no browser. Install the package chromium, or name one in OSTLER_BROWSER.";
 
 export interface FoundBrowser {

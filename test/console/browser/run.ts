@@ -1,6 +1,6 @@
 /**
- * `npm run tool -- console-check`: drives the console in a real browser, against a real service with simulated nodes and
- * a proxy between them that cuts. Prints a line for each check, and finally `N passed, N failed`.
+ * `npm run tool -- console-check`: drives the console in a real browser, against a real service with simulated nodes
+ * and a proxy between them that cuts. Prints a line for each check, and finally `N passed, N failed`.
  *
  * Options: --short (20 nodes, at most 90 seconds), --only sign-in,outage (these scenarios alone), --pictures (pictures
  * of each screen in both themes, in `screenshots`).
@@ -14,7 +14,7 @@ import { SCENARIOS } from "./scenarios.ts";
 import type { Lab } from "./lab.ts";
 import { openLab } from "./lab.ts";
 
-const HERE = fileURLToPath(new URL("..", import.meta.url));
+const CONSOLE = fileURLToPath(new URL("../../../packages/console/", import.meta.url));
 const NODES = { short: 20, long: 2_000 };
 
 const { values } = parseArgs({
@@ -41,15 +41,15 @@ function check(title: string, flaws: readonly string[]): void {
 
 async function main(): Promise<void> {
   const found = await findBrowser();
-  const { status } = spawnSync(process.execPath, [`${HERE}build.ts`, "--if-changed"], { stdio: "inherit" });
+  const { status } = spawnSync(process.execPath, [`${CONSOLE}build.ts`, "--if-changed"], { stdio: "inherit" });
   if (status !== 0) throw new Error("console: the build failed.");
-  mkdirSync(`${HERE}screenshots`, { recursive: true });
+  mkdirSync(`${CONSOLE}screenshots`, { recursive: true });
   await using browser = await launch(found);
   const names = values.only?.split(",") ?? Object.keys(SCENARIOS);
   await using lab: Lab = await openLab({
     browser,
     nodes: values.short ? NODES.short : NODES.long,
-    pictures: values.pictures ? `${HERE}screenshots/` : null,
+    pictures: values.pictures ? `${CONSOLE}screenshots/` : null,
     check,
   });
   for (const name of names) {

@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import postgres from "postgres";
 import { startEmbedded } from "../../../src/store/postgres/embedded.ts";
-import { ask } from "../../../test/support/ask.ts";
+import { ask } from "../../support/ask.ts";
 
 export interface Service extends AsyncDisposable {
   /** `http://host:port`, the same after each start. */

@@ -1,4 +1,4 @@
-/** A page in the browser, which notes everything that must not happen: messages, errors, and requests to other hosts. */
+/** A page in the browser, which notes all that must not happen: messages, errors, and requests to other hosts. */
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
