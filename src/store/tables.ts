@@ -101,6 +101,8 @@ export const nodes = pgTable(
     powerState: text("power_state").$type<"ON" | "OFF" | "UNKNOWN">().notNull().default("UNKNOWN"),
     powerReadAt: at("power_read_at"),
     presence: text("presence").$type<"DISCOVERED" | "DISAPPEARED" | "UNSEEN">().notNull().default("UNSEEN"),
+    /** Since when it counts as disappeared: the report, moved by the time in maintenance. Null: it has not. */
+    disappearedAt: at("disappeared_at"),
     maintenanceReason: text("maintenance_reason"),
     maintenanceSince: at("maintenance_since"),
     maintenanceBy: text("maintenance_by"),
@@ -166,6 +168,9 @@ export const nodes = pgTable(
     index("nodes_created").on(table.createdAt, table.id),
     index("nodes_updated").on(table.updatedAt, table.id),
     index("nodes_labels").using("gin", sql`label_pairs(${table.labels})`),
+    index("nodes_disappeared")
+      .on(table.id)
+      .where(sql`${table.presence} = 'DISAPPEARED'`),
     index("nodes_identity_conflict")
       .on(sql`(${table.identityConflict} ->> 'nodeId')`)
       .where(sql`${table.identityConflict} is not null`),
@@ -347,6 +352,8 @@ export const runs = pgTable(
     /** Kept when the node is deleted, so it is not a foreign key. */
     nodeId: uuid("node_id").notNull(),
     nodeName: text("node_name").notNull(),
+    /** The node's cluster when the operation was accepted. Kept when the cluster is deleted. */
+    clusterId: uuid("cluster_id"),
     /** Index in the request, from 0. */
     ordinal: integer("ordinal").notNull(),
     purpose: text("purpose").$type<"WORK" | "CLEAN_UP">().notNull().default("WORK"),
@@ -461,7 +468,10 @@ const ofRun = () =>
     .notNull()
     .references(() => runs.id);
 
-/** Attempts at steps. Kept indefinitely. */
+/**
+ * Attempts at steps. Kept indefinitely. No index has a column that a success changes, and pages are filled to a half
+ * (`fillfactor`), so that it writes to no index.
+ */
 export const attempts = pgTable(
   "attempts",
   {
@@ -492,12 +502,31 @@ export const attempts = pgTable(
     driverTries: jsonb("driver_tries").$type<readonly DriverTry[]>(),
     /** Times that the process which ran it ended, since its last outcome. */
     recoveries: integer("recoveries").notNull().default(0),
+    // Of the run and its operation, so that one index finds a page of the history. Null in older rows.
+    operationId: uuid("operation_id"),
+    nodeId: uuid("node_id"),
+    clusterId: uuid("cluster_id"),
+    /** The node's host group when the attempt began, or the one that it joins with the run. */
+    hostGroup: text("host_group"),
+    actor: text("actor"),
   },
   (table) => [
     primaryKey({ columns: [table.runId, table.step, table.number] }),
-    index("attempts_history")
-      .on(table.driver, table.label, table.finishedAt)
-      .where(sql`${table.state} = 'SUCCEEDED'`),
+    index("attempts_newest").on(table.startedAt),
+    index("attempts_node").on(table.nodeId, table.startedAt),
+    index("attempts_operation").on(table.operationId, table.startedAt),
+    index("attempts_cluster")
+      .on(table.clusterId, table.startedAt)
+      .where(sql`${table.clusterId} is not null`),
+    index("attempts_host_group")
+      .on(table.hostGroup, table.startedAt)
+      .where(sql`${table.hostGroup} is not null`),
+    index("attempts_label").on(table.label, table.startedAt),
+    index("attempts_actor").on(table.actor, table.startedAt),
+    index("attempts_failed")
+      .on(table.startedAt)
+      .where(sql`${table.failure} is not null`),
+    index("attempts_durations").on(table.driver, table.label, table.startedAt),
   ],
 );
 

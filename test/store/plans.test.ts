@@ -14,6 +14,8 @@ import type { NodeFilter } from "../../src/store/nodes/node-filter.ts";
 import type { NodeOrder } from "../../src/store/nodes/nodes.ts";
 import { operationsOfClusters, operationsOfNodes, operationsPage } from "../../src/store/operations/operation-lists.ts";
 import type { PageRequest } from "../../src/store/postgres/pagination.ts";
+import { attemptsPage } from "../../src/store/runs/attempt-history.ts";
+import type { AttemptFilter } from "../../src/store/runs/attempt-history.ts";
 import { runsPages } from "../../src/store/runs/runs.ts";
 import {
   transitionsAfter,
@@ -64,6 +66,15 @@ await own.sql.begin(async (sql) => {
   await sql`
     insert into runs (id, operation_id, node_id, node_name, ordinal, state, plan_hash, variables, target, moves_state, created_at, finished_at)
     select gen_random_uuid(), case when of_all then '00000000-0000-4000-8000-000000000000' else id end, id, 'x', case when of_all then n else 0 end, 'SUCCEEDED', 'x', '{}', 'ACTIVE', true, at, at from made, (values (true), (false)) v(of_all)`;
+  // Ten attempts begin at the same time; each hundredth is of the same node, operation and cluster.
+  await sql`
+    insert into attempts (run_id, step, number, state, started_at, deadline_at, finished_at, failure, label, driver, operation_id, node_id, cluster_id, host_group, actor)
+    select id, 0, 1, state, '2026-01-01'::timestamptz + (n / 10) * interval '10 seconds', at, case when state <> 'WAITING' then at end, case when state = 'FAILED' then '{}'::jsonb end,
+      case when n % 500 = 0 then 'clean.rare' else 'clean.erase_disks' end, 'fake', of, of, of, case when n % 1000 = 7 then 'masters' else 'workers' end, case when n % 1000 = 7 then 'robot' else 'alice' end
+    from made, lateral (select case when n % 2500 = 0 then 'FAILED' when n % 2500 = 1 then 'WAITING' else 'SUCCEEDED' end as state, ('00000000-0000-4000-8000-' || lpad((n % 100)::text, 12, '0'))::uuid as of) one`;
+  await sql`
+    insert into runs (id, operation_id, node_id, node_name, ordinal, state, plan_hash, variables, target, moves_state, created_at)
+    select id, '00000000-0000-4000-8000-000000000001', id, 'x', n, 'WAITING', 'x', '{}', 'ACTIVE', true, at from made where n % 2500 = 1`;
   await sql`insert into inventories (id, node_id, run_id, taken_at, data) select gen_random_uuid(), id, id, at + again * interval '1 day', '{}' from made, generate_series(1, 2) again`;
   await sql`
     insert into transitions (position, node_id, node_name, project, from_state, to_state, event, sequence, node_revision, operation_id, actor, at)
@@ -318,5 +329,46 @@ describe("page of a table that grows", () => {
     ["inventories of a node", (reader: Reader) => inventoriesPages(reader, [idOf(7)], { limit: PAGE })],
   ])("page of %s is read by index", async (_what, question) => {
     await expectKeyset(question);
+  });
+});
+
+describe("page of the history of steps", () => {
+  const middle = { startedAt: new Date(CREATED), runId: idOf(MIDDLE), step: 0, number: 1 };
+  test.each<[string, AttemptFilter]>([
+    ["all", {}],
+    ["of a node", { nodeId: idOf(7) }],
+    ["of an operation", { operationId: idOf(7) }],
+    ["of a cluster", { clusterId: idOf(7) }],
+    ["of a rare host group", { hostGroup: "masters" }],
+    ["of a common host group", { hostGroup: "workers" }],
+    ["of a rare step", { step: "clean.rare" }],
+    ["of a common step", { step: "clean.erase_disks" }],
+    ["that have failed", { state: "FAILED" }],
+    ["that wait", { state: "WAITING" }],
+    ["that have succeeded", { state: "SUCCEEDED" }],
+    ["of a rare caller", { requestedBy: "robot" }],
+    ["of a common caller", { requestedBy: "alice" }],
+    ["of a cluster, of its rare host group", { clusterId: idOf(7), hostGroup: "masters" }],
+    ["of a cluster, that have failed", { clusterId: idOf(0), state: "FAILED" }],
+    [
+      "of two hours",
+      {
+        startedSince: new Date(middle.startedAt.getTime() - 3_600_000),
+        startedBefore: new Date(middle.startedAt.getTime() + 3_600_000),
+      },
+    ],
+  ])("page of the history of steps: %s, newest first, is read by index [R-1202]", async (_what, filter) => {
+    await expectKeyset((reader) => attemptsPage(reader, filter, { limit: PAGE }));
+    await expectKeyset((reader) => attemptsPage(reader, filter, { limit: PAGE, after: middle }));
+    await expectKeyset((reader) => attemptsPage(reader, filter, { limit: PAGE, before: middle, fromEnd: true }));
+  });
+
+  test("the success of an attempt changes no column of an index, so that it writes to none", async () => {
+    const indexes = await own.sql`select indexdef from pg_indexes where tablename = 'attempts'`;
+    expect(indexes.length).toBeGreaterThan(5);
+    const changed = /\b(state|finished_at|deadline_at|output|memo|callback|part|entries|progress_\w+)\b/;
+    expect(indexes.filter(({ indexdef }) => changed.test(String(indexdef)))).toEqual([]);
+    const [table] = await own.sql`select reloptions from pg_class where oid = 'attempts'::regclass`;
+    expect(table?.["reloptions"]).toEqual(["fillfactor=50"]);
   });
 });

@@ -191,6 +191,7 @@ function* rowsOf(works: readonly NewWork[], hashes: readonly string[], encrypt: 
         purpose: "WORK",
         ...start,
         controller: node.controller,
+        clusterId: node.clusterId,
         hostGroup: request.submission.options.hostGroup ?? null,
         wave,
         planHash: hashes[place] ?? "",

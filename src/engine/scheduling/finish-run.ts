@@ -333,6 +333,7 @@ function cleanUpRun(
     ordinal: operation.totalCount + (failed?.ordinal ?? 0),
     purpose: "CLEAN_UP",
     controller: node.controller,
+    clusterId: failed?.clusterId ?? null,
     hostGroup: null,
     wave: failed?.wave ?? 0,
     position: nextPosition(plan, 0),

@@ -32,6 +32,7 @@ import "./access/audit.ts";
 import "./access/documents.ts";
 import "./access/roles.ts";
 import "./fleet/attention.ts";
+import "./work/attempt-history.ts";
 import "./plans/catalogue.ts";
 import "./fleet/capacity.ts";
 import "./fleet/cluster.ts";

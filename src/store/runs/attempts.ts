@@ -9,29 +9,27 @@ import { attempts, runs } from "../tables.ts";
 
 export type AttemptRow = typeof attempts.$inferSelect;
 
-/** A new attempt. step-durations.ts looks for it by label, driver and the node's model. */
-export interface NewAttempt {
-  readonly runId: string;
-  readonly step: number;
-  readonly number: number;
-  readonly timeoutSeconds: number;
-  /** `interface.name`. */
-  readonly label: string;
-  readonly driver: string;
-  readonly model: string | null;
-}
-
-const BEGIN_EACH = bulkInsert(attempts, [
+const NEW_FIELDS = [
   "runId",
   "step",
   "number",
   "label",
   "driver",
   "model",
-  "state",
-  "startedAt",
-  "deadlineAt",
-]);
+  "operationId",
+  "nodeId",
+  "clusterId",
+  "hostGroup",
+  "actor",
+] as const;
+
+/**
+ * A new attempt. step-durations.ts looks for it by label (`interface.name`), driver and the node's model, and
+ * attempt-history.ts by the fields after these.
+ */
+export type NewAttempt = Pick<AttemptRow, (typeof NEW_FIELDS)[number]> & { readonly timeoutSeconds: number };
+
+const BEGIN_EACH = bulkInsert(attempts, [...NEW_FIELDS, "state", "startedAt", "deadlineAt"]);
 
 /** The row of a new attempt. `now`: by the database's clock. */
 export function newAttempt({ timeoutSeconds, ...attempt }: NewAttempt, now: Date): AttemptRow {

@@ -22,6 +22,7 @@ const SHARED_FIELDS = [
   "slotPhase",
   "slotController",
   "controller",
+  "clusterId",
   "hostGroup",
   "wave",
   "planHash",

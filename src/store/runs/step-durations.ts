@@ -48,7 +48,7 @@ export async function stepHistories(reader: Reader, kinds: readonly StepKind[]):
       from (
         select model, extract(epoch from finished_at - started_at)::float8 as seconds from attempts
         where driver = step.driver and label = step.label and state = 'SUCCEEDED' and finished_at is not null
-        order by finished_at desc limit ${ATTEMPTS_MAX}
+        order by started_at desc limit ${ATTEMPTS_MAX}
       ) newest
       group by grouping sets ((), (newest.model))
     ) h

@@ -126,6 +126,11 @@ export async function beginStep(context: RunContext, position: number, number: n
       label: `${step.interface}.${step.name}`,
       driver: step.driver,
       model: claimed.node.model,
+      operationId: claimed.run.operationId,
+      nodeId: claimed.run.nodeId,
+      clusterId: claimed.run.clusterId,
+      hostGroup: claimed.run.hostGroup ?? claimed.node.hostGroup,
+      actor: claimed.run.operationActor,
     },
     ledger.now,
   );

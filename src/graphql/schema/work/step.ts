@@ -12,7 +12,7 @@ import {
   StepPartEnum,
   StepStateEnum,
 } from "../../base/enums.ts";
-import { FailureRef } from "../../base/refs.ts";
+import { FailureRef, RunRef } from "../../base/refs.ts";
 
 export const DriverCallRef = builder.objectRef<DriverTry>("DriverCall").implement({
   description: "Call of one of the drivers that a node names for an interface.",
@@ -37,9 +37,16 @@ export const DriverCallRef = builder.objectRef<DriverTry>("DriverCall").implemen
   }),
 });
 
-export const AttemptRef = builder.objectRef<AttemptRow>("StepAttempt").implement({
+export const AttemptRef = builder.objectRef<AttemptRow>("StepAttempt");
+builder.objectType(AttemptRef, {
   description: "Attempt of a step. Never deleted.",
   fields: (t) => ({
+    run: t.field({
+      type: RunRef,
+      description: "Run that the attempt belongs to.",
+      resolve: ({ runId }, _args, { load }) => runOf(runId, load),
+    }),
+    step: t.string({ description: "Step, as `interface.name`.", resolve: ({ label }) => label ?? "" }),
     number: t.exposeInt("number", { description: "Number of the attempt, from 1." }),
     state: t.expose("state", { type: StepStateEnum, description: "Current state." }),
     part: t.expose("part", {
@@ -55,6 +62,11 @@ export const AttemptRef = builder.objectRef<AttemptRow>("StepAttempt").implement
       type: "DateTime",
       nullable: true,
       description: "End time; null if it has not ended.",
+    }),
+    durationSeconds: t.float({
+      nullable: true,
+      description: "Time from its start to its end in seconds, waits included; null if it has not ended.",
+      resolve: ({ startedAt, finishedAt }) => finishedAt && (finishedAt.getTime() - startedAt.getTime()) / 1_000,
     }),
     output: t.expose("output", {
       type: "JSON",
@@ -75,6 +87,12 @@ export const AttemptRef = builder.objectRef<AttemptRow>("StepAttempt").implement
     }),
   }),
 });
+
+async function runOf(id: string, load: Context["load"]): Promise<RunRow> {
+  const run = await load.run.load(id);
+  if (!run) throw new Error(`Run ${id} has an attempt, but does not exist.`);
+  return run;
+}
 
 /** A planned step with its attempts. */
 export interface StepView {
