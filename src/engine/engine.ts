@@ -26,6 +26,7 @@ import type { Provisioning } from "./input/agent-media.ts";
 import type { AbortRequest, StopRequest } from "./input/interrupt-request.ts";
 import type { NodeSelector } from "./input/node-selector.ts";
 import { abortWork } from "./interruption/abort.ts";
+import { disappearedTimeout } from "./interruption/disappeared.ts";
 import { stopTimeout, stopWork } from "./interruption/stop.ts";
 import { unhold } from "./interruption/unhold.ts";
 import { withdrawAbort } from "./interruption/withdraw-abort.ts";
@@ -53,6 +54,7 @@ import { NotedRows } from "./audit/noted-rows.ts";
 import { ClaimLoop } from "./claims/claim-loop.ts";
 import { ClockWatch } from "./claims/clock-watch.ts";
 import { DueOperations } from "./claims/due-operations.ts";
+import type { DueEnd } from "./claims/due-operations.ts";
 import { Leases } from "./claims/leases.ts";
 import type { ReadRequest } from "./power/machine-reader.ts";
 import { PowerReader } from "./power/power-reader.ts";
@@ -303,14 +305,10 @@ function requestsOf(context: EngineContext, { reader }: Database) {
   };
 }
 
-/** The time of a stop is over, or the pause between two waves is. */
-async function endDue(
-  context: EngineContext,
-  { reader }: Database,
-  operationId: string,
-  what: "STOP" | "WAVE",
-): Promise<void> {
+/** The time of a stop, of a pause between two waves, or of waits for nodes that have disappeared is over. */
+async function endDue(context: EngineContext, { reader }: Database, operationId: string, what: DueEnd): Promise<void> {
   if (what === "WAVE") return pauseIsOver(context, operationId);
+  if (what === "DISAPPEARED") return disappearedTimeout(context, operationId);
   const isDiscovery = (await selectedDiscovery(reader, { operationId })) !== null;
   return isDiscovery ? stopDiscoveryTimeout(context, operationId) : stopTimeout(context, operationId);
 }

@@ -39,6 +39,8 @@ export interface WaitingFacts {
   readonly inMaintenance: boolean;
   /** Monitoring has reported the node as disappeared. */
   readonly hasDisappeared: boolean;
+  /** When the wait for a node that has disappeared ends by the policy of the site; null: not by it. */
+  readonly disappearedUntil: Date | null;
   readonly operation: {
     readonly wave: number;
     readonly waveState: WaveState | null;
@@ -64,10 +66,13 @@ export function waitingOf(facts: WaitingFacts): Waiting | null {
   if (facts.inMaintenance && (reason === "TIME" || reason === "CALLBACK"))
     found.description += " Its timeout stands still, because the node is in maintenance.";
   if (!facts.hasDisappeared) return found;
+  const isInVain = MACHINE_WAITS.has(reason);
+  const ends = isInVain && !facts.inMaintenance ? facts.disappearedUntil : null;
+  const end = ends ? `the run fails at ${ends.toISOString()} unless the node is seen again; abort it` : "abort the run";
   return {
-    ...found,
-    reason: MACHINE_WAITS.has(reason) ? "DISAPPEARED" : reason,
-    description: `${found.description} Monitoring has reported the node as disappeared: abort the run if the node will not come back.`,
+    reason: isInVain ? "DISAPPEARED" : reason,
+    until: ends && (found.until === null || ends < found.until) ? ends : found.until,
+    description: `${found.description} Monitoring has reported the node as disappeared: ${end} if the node will not come back.`,
   };
 }
 

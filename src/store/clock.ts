@@ -46,6 +46,7 @@ export async function shiftWaitingTimes(tx: Tx, milliseconds: number): Promise<v
     `update runs set wake_at = wake_at + ${BY}, due_at = due_at + ${BY}, lease_until = lease_until + ${BY}, stop_until = stop_until + ${BY} where finished_at is null`,
     `update attempts set deadline_at = deadline_at + ${BY} where finished_at is null`,
     `update operations set wave_until = wave_until + ${BY}, stop_until = stop_until + ${BY}, lease_until = lease_until + ${BY} where finished_at is null`,
+    `update nodes set disappeared_at = disappeared_at + ${BY} where presence = 'DISAPPEARED'`,
     "update nodes set power_checked_at = clock_timestamp() where power_checked_at > clock_timestamp() + interval '1 second'",
     "update clock set seen_at = clock_timestamp(), steps = steps + 1",
   ];

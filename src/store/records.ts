@@ -217,6 +217,8 @@ export interface SitePolicy {
   /** False: no automatic clean steps in commissions and after tear-downs. */
   readonly automaticCleaning?: boolean;
   readonly steps?: readonly StepPolicy[];
+  /** How long a step waits for a node that has disappeared; absent: no limit but its own timeout. */
+  readonly disappearedTimeoutSeconds?: number;
   /** Whether power drift is corrected. */
   readonly correctPower?: boolean;
   /** The power of a node whose cleaning or deployment fails. */

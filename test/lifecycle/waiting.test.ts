@@ -6,6 +6,7 @@ import { WAIT_REASONS, waitingOf } from "../../src/lifecycle/waiting.ts";
 import type { WaitingFacts } from "../../src/lifecycle/waiting.ts";
 
 const AT = new Date("2026-01-31T09:30:00.000Z");
+const BEFORE = new Date("2026-01-31T09:29:00.000Z");
 const operation: WaitingFacts["operation"] = {
   wave: 0,
   waveState: null,
@@ -25,6 +26,7 @@ const facts = (
   step: "deploy.boot_system",
   holdReason: null,
   hasDisappeared: false,
+  disappearedUntil: null,
   inMaintenance: false,
   ...change,
   operation: { ...operation, ...change.operation },
@@ -72,6 +74,26 @@ const CASES = [
     reason: "DISAPPEARED",
     until: AT,
     says: "deploy.boot_system waits for a callback of the machine, until 2026-01-31T09:30:00.000Z. Monitoring has reported the node as disappeared: abort the run if the node will not come back.",
+  },
+  {
+    why: "parked for the callback of a node that has disappeared, at a site with a limit",
+    facts: facts({ waitReason: "CALLBACK", wakeAt: AT, hasDisappeared: true, disappearedUntil: BEFORE }),
+    reason: "DISAPPEARED",
+    until: BEFORE,
+    says: "deploy.boot_system waits for a callback of the machine, until 2026-01-31T09:30:00.000Z. Monitoring has reported the node as disappeared: the run fails at 2026-01-31T09:29:00.000Z unless the node is seen again; abort it if the node will not come back.",
+  },
+  {
+    why: "parked in maintenance on a node that has disappeared, at a site with a limit",
+    facts: facts({
+      waitReason: "CALLBACK",
+      wakeAt: AT,
+      inMaintenance: true,
+      hasDisappeared: true,
+      disappearedUntil: BEFORE,
+    }),
+    reason: "DISAPPEARED",
+    until: AT,
+    says: "deploy.boot_system waits for a callback of the machine, until 2026-01-31T09:30:00.000Z. Its timeout stands still, because the node is in maintenance. Monitoring has reported the node as disappeared: abort the run if the node will not come back.",
   },
   {
     why: "on hold on a node that has disappeared",

@@ -1,13 +1,14 @@
 /**
- * Takes up what operations are due for: the end of a stop's time, the end of a pause between two waves, and
- * discoveries. One statement finds all of them, also what is due before the next look. Two replicas may take up the
- * same end, so its handler looks again under the operation's lock. A discovery has a lease, as a run has, and no fence:
- * only results of addresses without one are stored.
+ * Takes up what operations are due for: the end of a stop's time, of a pause between two waves, and of the time that
+ * runs wait for nodes that have disappeared, and discoveries. One statement finds all of them, also what is due before
+ * the next look. Two replicas may take up the same end, so its handler looks again under the operation's lock. A
+ * discovery has a lease, as a run has, and no fence: only results of addresses without one are stored.
  */
 import type { Log } from "../../log.ts";
 import type { Observer } from "../../observer.ts";
 import { startPeriodic } from "../../runtime/periodic.ts";
 import { withTimeout } from "../../runtime/timeout.ts";
+import type { DueOperation } from "../../store/operations/due-operations.ts";
 import {
   claimDiscovery,
   dueOperations,
@@ -24,6 +25,9 @@ const RENEW_EVERY_MS = 3_000;
 const DISCOVERIES_MAX = 4;
 const AFTER_FAILURE_SECONDS = 1;
 
+/** Kinds with an end, unlike a discovery. */
+export type DueEnd = Exclude<DueOperation["what"], "DISCOVERY">;
+
 export interface DueOperationsParts {
   readonly reader: Reader;
   readonly log: Log;
@@ -31,7 +35,7 @@ export interface DueOperationsParts {
   /** Called before anything that is due by the database's clock is ended. */
   readonly checkClock: () => Promise<void>;
   /** Ends what is due, if it still is. */
-  readonly end: (operationId: string, what: "STOP" | "WAVE") => Promise<void>;
+  readonly end: (operationId: string, what: DueEnd) => Promise<void>;
   /** Works on a discovery; false if it is to be handed on unfinished. */
   readonly discover: (operationId: string) => Promise<boolean>;
 }
@@ -103,7 +107,7 @@ export class DueOperations {
   }
 
   /** If the clock of the database was set, the times have been corrected before the handler looks at them. */
-  async #end(id: string, what: "STOP" | "WAVE"): Promise<void> {
+  async #end(id: string, what: DueEnd): Promise<void> {
     const { checkClock, end } = this.#parts;
     await checkClock();
     await end(id, what);

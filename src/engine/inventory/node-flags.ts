@@ -1,7 +1,7 @@
 /** Flags of nodes: maintenance and retirement. They start no work and stop none. */
 import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
-import { beginMaintenance, changeNodeRows } from "../../store/nodes/nodes.ts";
+import { beginMaintenance, changeNodeRows, endMaintenance } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import { extendParkedSteps, runsPausedByMaintenance } from "../../store/runs/parked-runs.ts";
 import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
@@ -37,7 +37,7 @@ export async function clearMaintenance(
   const clear = async (transaction: Transaction, nodes: readonly NodeRow[]) => {
     const ids = idsOf(nodes);
     await extendParkedSteps(transaction.tx, ids);
-    await changeNodeRows(transaction.tx, ids, { maintenanceReason: null, maintenanceSince: null, maintenanceBy: null });
+    await endMaintenance(transaction.tx, ids);
     // A run that is about to pause reads the flag under the node's lock: it sees the flag cleared, or is found here.
     const paused = await runsPausedByMaintenance(transaction.tx, ids);
     await wakeRuns(transaction.tx, paused, PRIORITY.woken);

@@ -5,7 +5,7 @@
 import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
-import { lockNodes, nodesByNames, changeNodeRows } from "../../store/nodes/nodes.ts";
+import { lockNodes, nodesByNames, changePresence } from "../../store/nodes/nodes.ts";
 import type { EngineContext } from "../context.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { lockValues } from "../../store/nodes/node-identities.ts";
@@ -148,7 +148,7 @@ async function updatePresence({ tx }: Transaction, event: PresenceEvent, reporte
   const differing = known.filter(({ presence }) => presence !== event);
   const locked = await lockNodes(tx, idsOf(differing));
   const changed = idsOf(locked.filter(({ presence }) => presence !== event));
-  await changeNodeRows(tx, changed, { presence: event });
+  await changePresence(tx, changed, event);
   // A node that was deleted between the read and the lock is not registered any more.
   const present = [...known.filter(({ presence }) => presence === event), ...locked];
   return { idOf: new Map(present.map(({ name, id }) => [nameKey(name), id])), changed: new Set(changed) };

@@ -34,6 +34,7 @@ export interface SiteChange {
   /** Replaces all of them. */
   readonly phaseLimits?: readonly { readonly phase: string; readonly limit: number }[] | null | undefined;
   readonly controllerLimit?: number | null | undefined;
+  readonly disappearedTimeoutSeconds?: number | null | undefined;
   readonly automaticCleaning?: boolean | null | undefined;
   readonly correctPower?: boolean | null | undefined;
   readonly powerOnFailure?: SitePolicy["powerOnFailure"] | null;
@@ -127,7 +128,10 @@ function policyOf({ step, driver, priority, forbidden }: StepRule): StepPolicy {
 
 // ---- limits
 
-function limitFlaws({ phaseLimits, controllerLimit }: SiteChange): Refusal[] {
+/** 30 days. */
+const DISAPPEARED_SECONDS_MAX = 2_592_000;
+
+function limitFlaws({ phaseLimits, controllerLimit, disappearedTimeoutSeconds: seconds }: SiteChange): Refusal[] {
   const flaws: Refusal[] = [];
   const invalid = (message: string, ...path: string[]) => flaws.push(invalidInput(message, ["input", ...path]));
   const isLimit = (limit: number) => Number.isInteger(limit) && limit >= 1;
@@ -145,6 +149,10 @@ function limitFlaws({ phaseLimits, controllerLimit }: SiteChange): Refusal[] {
   if (controllerLimit != null && !isLimit(controllerLimit)) {
     const rule = "use a whole number of runs, 1 or more, or null for no limit";
     invalid(`Invalid limit of a management controller: ${rule}.`, "controllerLimit");
+  }
+  if (seconds != null && !(Number.isInteger(seconds) && seconds >= 1 && seconds <= DISAPPEARED_SECONDS_MAX)) {
+    const rule = `use a whole number of seconds from 1 to ${DISAPPEARED_SECONDS_MAX}, or null for no limit`;
+    invalid(`Invalid time of waits for nodes that have disappeared: ${rule}.`, "disappearedTimeoutSeconds");
   }
   return flaws;
 }

@@ -199,6 +199,23 @@ export async function beginMaintenance(
   await changeNodeRows(tx, ids, { maintenanceReason: reason, maintenanceBy: by, maintenanceSince });
 }
 
+/** Changes the presence of nodes, by the database's clock. */
+export async function changePresence(tx: Tx, ids: readonly string[], presence: NodeRow["presence"]): Promise<void> {
+  await changeNodeRows(tx, ids, { presence, disappearedAt: presence === "DISAPPEARED" ? sql`now()` : null });
+}
+
+/** Ends the maintenance of nodes. Its time does not count for how long one of them has disappeared. */
+export async function endMaintenance(tx: Tx, ids: readonly string[]): Promise<void> {
+  const { disappearedAt: from, maintenanceSince } = nodes;
+  const disappearedAt = sql`case when ${maintenanceSince} is null then ${from} else ${from} + (now() - greatest(${maintenanceSince}, ${from})) end`;
+  await changeNodeRows(tx, ids, {
+    maintenanceReason: null,
+    maintenanceSince: null,
+    maintenanceBy: null,
+    disappearedAt,
+  });
+}
+
 /** Fields that change with the state. */
 export interface NodeMove {
   readonly stage?: NodeRow["stage"];

@@ -1,14 +1,41 @@
-/** Operations that are due: the end of a stop's time, the end of a pause between two waves, and discoveries. */
+/**
+ * Operations that are due: the end of a stop's time, of a pause between two waves, and of the time that runs wait for
+ * nodes that have disappeared, and discoveries.
+ */
 import type { Reader, Tx } from "../postgres/database.ts";
 import { runStatement } from "../postgres/statements.ts";
 import { LEASE } from "../runs/run-claims.ts";
 
-/** STOP: the time of a stop is over. WAVE: a pause is over. DISCOVERY: no replica works on the discovery. */
+/**
+ * STOP: the time of a stop is over. WAVE: a pause is over. DISAPPEARED: runs have waited for their nodes for too long.
+ * DISCOVERY: no replica works on the discovery.
+ */
 export interface DueOperation {
   readonly id: string;
-  readonly what: "STOP" | "WAVE" | "DISCOVERY";
+  readonly what: "STOP" | "WAVE" | "DISAPPEARED" | "DISCOVERY";
   /** Time until then; 0: it is due. */
   readonly inMs: number;
+}
+
+/**
+ * Runs whose step waits for a machine that monitoring does not see, and when that ends by the policy of the site. A run
+ * that was forced on such a node has the whole time.
+ */
+const WAITS_FOR_DISAPPEARED = `
+  select r.id, r.node_id, r.operation_id,
+    greatest(n.disappeared_at, r.created_at) + make_interval(secs => (site.policy ->> 'disappearedTimeoutSeconds')::float8) as ends
+  from site join nodes n on n.presence = 'DISAPPEARED' and n.maintenance_since is null
+  join runs r on r.node_id = n.id and r.finished_at is null
+  where site.policy ->> 'disappearedTimeoutSeconds' is not null
+    and r.state = 'WAITING' and r.wait_reason in ('TIME', 'CALLBACK', 'RETRY') and r.interrupt_failure is null`;
+
+/** Runs of an operation that have waited for their nodes for too long. */
+export async function waitedTooLong(tx: Tx, operationId: string): Promise<{ id: string; nodeId: string }[]> {
+  return runStatement(
+    tx,
+    `select id, node_id as "nodeId" from (${WAITS_FOR_DISAPPEARED}) run where operation_id = $1 and ends <= now()`,
+    [operationId],
+  );
 }
 
 /** Operations that are due within a time. */
@@ -21,6 +48,7 @@ export async function dueOperations(reader: Reader, withinSeconds: number): Prom
      ), due as (
        select id, 'STOP' as what, stop_until as ends from open
        union select operation_id, 'STOP', min(stop_until) from runs where stop_until is not null group by operation_id
+       union select operation_id, 'DISAPPEARED', min(ends) from (${WAITS_FOR_DISAPPEARED}) run group by operation_id
        union select id, 'WAVE', wave_until from open where wave_state = 'PAUSED' and interrupt is null
        union select id, 'DISCOVERY', coalesce(lease_until, now()) from open where kind = 'DISCOVER'
      )

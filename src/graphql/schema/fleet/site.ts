@@ -73,6 +73,12 @@ const SiteRef = builder.objectRef<SiteRow>("Site").implement({
         "Maximum number of active runs on nodes of one management controller at the same time; null for no limit.",
       resolve: ({ policy }) => policy.controllerLimit ?? null,
     }),
+    disappearedTimeoutSeconds: t.int({
+      nullable: true,
+      description:
+        "How long, in seconds, a step waits for a node that has disappeared, before its run fails with TIMEOUT. Time in maintenance does not count. Null if only the timeout of the step ends the wait.",
+      resolve: ({ policy }) => policy.disappearedTimeoutSeconds ?? null,
+    }),
     automaticCleaning: t.boolean({
       description:
         "Whether automatic clean steps run in a commission and after a tear-down, unless a node overrides it. `cleanNodes` always runs them.",
@@ -197,6 +203,10 @@ addMutation("updateSite", {
       }),
       controllerLimit: t.int({
         description: "Maximum number of active runs on nodes of one management controller at the same time, 1 or more.",
+      }),
+      disappearedTimeoutSeconds: t.int({
+        description:
+          "How long, in seconds, a step waits for a node that has disappeared, before its run fails with TIMEOUT: 1 to 2592000. Applies to runs that wait already; null removes the limit.",
       }),
       automaticCleaning: t.boolean({
         description:

@@ -3,6 +3,7 @@ import { stepUnderWay } from "../../../engine/views.ts";
 import { cancels } from "../../../lifecycle/interrupts.ts";
 import { waitingOf } from "../../../lifecycle/waiting.ts";
 import type { Waiting } from "../../../lifecycle/waiting.ts";
+import type { NodeRow } from "../../../store/nodes/nodes.ts";
 import type { RunRow } from "../../../store/runs/runs.ts";
 import { builder } from "../../base/builder.ts";
 import type { Context } from "../../base/context.ts";
@@ -26,7 +27,7 @@ const WaitingRef = builder.objectRef<Waiting & { readonly run: RunRow }>("Waitin
       type: "DateTime",
       nullable: true,
       description:
-        "Latest end of the wait: the next attempt, the callback timeout, or the end of a pause. Null if an operator or another run ends it.",
+        "Latest end of the wait: the next attempt, the callback timeout, the end of a pause, or of the wait for a node that has disappeared. Null if an operator or another run ends it.",
     }),
     waitFor: t.string({
       nullable: true,
@@ -70,8 +71,21 @@ async function waiting(run: RunRow, context: Context): Promise<(Waiting & { read
     holdReason: typeof holdReason === "string" ? holdReason : null,
     inMaintenance: node != null && node.maintenanceSince !== null && plan?.inMaintenance !== true,
     hasDisappeared: node?.presence === "DISAPPEARED",
+    disappearedUntil: node ? await disappearedUntil(run, node, context) : null,
   });
   return found && { ...found, run };
+}
+
+/** When the wait for a node that has disappeared ends by the policy of the site, as due-operations.ts finds it. */
+async function disappearedUntil(
+  { createdAt }: RunRow,
+  { disappearedAt }: NodeRow,
+  { load }: Context,
+): Promise<Date | null> {
+  if (disappearedAt === null) return null;
+  const { disappearedTimeoutSeconds: seconds } = (await load.site.load("policy")).policy;
+  if (seconds === undefined) return null;
+  return new Date(Math.max(disappearedAt.getTime(), createdAt.getTime()) + seconds * 1_000);
 }
 
 /** Whether the abort or the failure of a run is being carried out, and does not wait for the end of the step. */
