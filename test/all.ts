@@ -83,8 +83,14 @@ const TCP_SAMPLE = [
   "test/feed/tail.test.ts",
 ];
 const CHAOS = "test/chaos/chaos.long.test.ts";
-/** All but the chaos run, whose promises with limits in seconds mean little beside other tests. */
-const LONG_FILES = globSync("test/**/*.long.test.ts", { cwd: ROOT }).filter((file) => file !== CHAOS);
+const MONITORS = "test/monitors.long.test.ts";
+/**
+ * All but the chaos run, whose promises with limits in seconds mean little beside other tests, and what needs programs
+ * that a machine may lack.
+ */
+const LONG_FILES = globSync("test/**/*.long.test.ts", { cwd: ROOT }).filter(
+  (file) => file !== CHAOS && file !== MONITORS,
+);
 const LONG_SAMPLE = [
   "test/clients/",
   "test/clients-page.long.test.ts",
@@ -179,6 +185,18 @@ const PARTS: readonly Part[] = [
     command: ["test/replicas/pooler.ts"],
     short: null,
     missing: () => (spawnSync("pgbouncer", ["--version"]).status === 0 ? null : "pgbouncer is not installed"),
+  },
+  {
+    name: "monitors",
+    about: "the examples for Serf and Alertmanager",
+    command: vitest("long", MONITORS),
+    short: vitest("long", MONITORS),
+    missing: () => {
+      const lacking = ["serf", "prometheus-alertmanager", "python3"].filter(
+        (program) => spawnSync(program, ["--version"]).error !== undefined,
+      );
+      return lacking.length > 0 ? `not installed: ${lacking.join(", ")}` : null;
+    },
   },
   {
     name: "e2e",
