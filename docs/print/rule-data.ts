@@ -2138,4 +2138,38 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-1134", rule: "With `--json`, what is printed of a list that is cut is a whole document." },
     ],
   },
+  {
+    title: "History and monitors",
+    rules: [
+      {
+        id: "R-1200",
+        rule: "`stepAttempts` lists each attempt of all runs once, newest start first, over pages in both directions.",
+      },
+      {
+        id: "R-1201",
+        rule: "`stepAttempts` of a cluster are those on its members when their operations were accepted; each filter has the same meaning after nodes moved or were deleted.",
+      },
+      {
+        id: "R-1202",
+        rule: "A page of `stepAttempts` with one filter reads no more than a page, except by the state ABORTED.",
+      },
+      { id: "R-1203", rule: "Outputs in `stepAttempts` contain no secrets." },
+      {
+        id: "R-1204",
+        rule: "A step that waits for a node that has disappeared fails with TIMEOUT after the time that the site sets, without a retry; without one it waits on, and a step that runs is not ended.",
+      },
+      {
+        id: "R-1205",
+        rule: "The time for which a step waits for a node that has disappeared begins again when the node is seen; time in maintenance, and before forced work was requested, does not count.",
+      },
+      {
+        id: "R-1206",
+        rule: "The example for Serf reports each member once Serf and the service answer, also what happened meanwhile; unknown nodes hinder no other, and a restart of Serf changes nothing.",
+      },
+      {
+        id: "R-1207",
+        rule: "The example for Alertmanager reports alerts that fire and are resolved, and Alertmanager tries again until the service has taken them.",
+      },
+    ],
+  },
 ];
