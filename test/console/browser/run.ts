@@ -2,19 +2,21 @@
  * `npm run tool -- console-check`: drives the console in a real browser, against a real service with simulated nodes
  * and a proxy between them that cuts. Prints a line for each check, and finally `N passed, N failed`.
  *
- * Options: --short (20 nodes, at most 90 seconds), --only sign-in,outage (these scenarios alone), --pictures (pictures
- * of each screen in both themes, in `screenshots`).
+ * Options: --short (20 nodes), --only sign-in,outage (these scenarios alone), --pictures (pictures of each screen in both
+ * themes, in `packages/console/screenshots`), --docs (takes the pictures of docs/console.md, and checks nothing).
  */
 import { spawnSync } from "node:child_process";
 import { mkdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { findBrowser, launch } from "./browser.ts";
+import { takePictures } from "./pictures.ts";
 import { SCENARIOS } from "./scenarios.ts";
 import type { Lab } from "./lab.ts";
 import { openLab } from "./lab.ts";
 
 const CONSOLE = fileURLToPath(new URL("../../../packages/console/", import.meta.url));
+const DOCS = fileURLToPath(new URL("../../../docs/", import.meta.url));
 const NODES = { short: 20, long: 2_000 };
 
 const { values } = parseArgs({
@@ -22,6 +24,7 @@ const { values } = parseArgs({
     short: { type: "boolean", default: false },
     only: { type: "string" },
     pictures: { type: "boolean", default: false },
+    docs: { type: "boolean", default: false },
   },
 });
 
@@ -45,6 +48,10 @@ async function main(): Promise<void> {
   if (status !== 0) throw new Error("console: the build failed.");
   mkdirSync(`${CONSOLE}screenshots`, { recursive: true });
   await using browser = await launch(found);
+  if (values.docs) {
+    await takePictures(browser, DOCS);
+    return check("the pictures are taken", []);
+  }
   const names = values.only?.split(",") ?? Object.keys(SCENARIOS);
   await using lab: Lab = await openLab({
     browser,

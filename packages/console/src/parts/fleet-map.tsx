@@ -9,6 +9,9 @@ import { cellSize } from "./heat-map-layout.ts";
 import { HeatMap } from "./heat-map.tsx";
 import { Text } from "./text.tsx";
 
+/** Left and right of the cells of a section, together. */
+const PADDING = 8;
+
 interface FleetMapProps {
   readonly view: FleetView;
   readonly only: Family | null;
@@ -81,7 +84,7 @@ function useWidth() {
   const [width, setWidth] = useState(0);
   useEffect(() => {
     if (!box.current) return;
-    const observer = new ResizeObserver(([entry]) => setWidth(Math.floor(entry?.contentRect.width ?? 0)));
+    const observer = new ResizeObserver(([entry]) => setWidth(Math.floor(entry?.contentRect.width ?? 0) - PADDING));
     observer.observe(box.current);
     return () => observer.disconnect();
   }, []);

@@ -30,6 +30,8 @@ interface Drawn {
   readonly cells: Int8Array;
 }
 
+/** Around the cells, for the corners of triangles. */
+const EDGE = 4;
 const FAILED = FAMILIES.indexOf("failed");
 const DIMMED = FAMILIES.length;
 
@@ -53,9 +55,9 @@ export function HeatMap({ section, nodes, width, cell, only, onPoint, onOpen }: 
     const key = JSON.stringify([width, height, cell, ratio, ids.length, colors]);
     const before = drawn.current?.key === key ? drawn.current.cells : null;
     if (!before) {
-      context.canvas.width = Math.round(width * ratio);
-      context.canvas.height = Math.round(height * ratio);
-      context.setTransform(ratio, 0, 0, ratio, 0, 0);
+      context.canvas.width = Math.round((width + 2 * EDGE) * ratio);
+      context.canvas.height = Math.round((height + 2 * EDGE) * ratio);
+      context.setTransform(ratio, 0, 0, ratio, EDGE * ratio, EDGE * ratio);
     }
     draw(context, { grid, cells, before, colors });
     drawn.current = { key, cells };
@@ -63,7 +65,7 @@ export function HeatMap({ section, nodes, width, cell, only, onPoint, onOpen }: 
 
   const nodeAt = (event: PointerEvent | React.MouseEvent) => {
     const box = event.currentTarget.getBoundingClientRect();
-    const index = cellAt(grid, ids.length, event.clientX - box.left, event.clientY - box.top);
+    const index = cellAt(grid, ids.length, event.clientX - box.left - EDGE, event.clientY - box.top - EDGE);
     return index === null ? null : (nodes.get(ids[index] ?? "") ?? null);
   };
   return (
@@ -71,7 +73,7 @@ export function HeatMap({ section, nodes, width, cell, only, onPoint, onOpen }: 
       ref={canvas}
       className="heat-map"
       data-pointed={isPointed}
-      style={{ width, height }}
+      style={{ width: width + 2 * EDGE, height: height + 2 * EDGE, margin: -EDGE }}
       aria-hidden="true"
       onPointerMove={(event) => {
         const node = nodeAt(event);
@@ -109,7 +111,7 @@ function draw(context: CanvasRenderingContext2D, { grid, cells, before, colors }
         if (neighbor >= 0 && neighbor < cells.length) stale.add(neighbor);
       }
   }
-  for (const index of stale) clearCell(context, grid, index);
+  for (const index of stale) clearCell(context, grid, index, before?.[index] === FAILED ? EDGE : 0);
   for (const index of stale)
     if (cells[index] !== FAILED) drawCell(context, grid, index, cells[index] ?? DIMMED, colors);
   for (const [index, value] of cells.entries()) if (value === FAILED) drawFailed(context, grid, index, colors);
@@ -119,9 +121,10 @@ function placeOf({ cell, columns }: Grid, index: number): readonly [number, numb
   return [(index % columns) * cell, Math.floor(index / columns) * cell];
 }
 
-function clearCell(context: CanvasRenderingContext2D, grid: Grid, index: number): void {
+/** `edge`: pixels around the cell that are cleared too. */
+function clearCell(context: CanvasRenderingContext2D, grid: Grid, index: number, edge: number): void {
   const [x, y] = placeOf(grid, index);
-  context.clearRect(x, y, grid.cell, grid.cell);
+  context.clearRect(x - edge, y - edge, grid.cell + 2 * edge, grid.cell + 2 * edge);
 }
 
 function drawCell(context: CanvasRenderingContext2D, grid: Grid, index: number, value: number, colors: Colors): void {
@@ -146,7 +149,7 @@ function drawCell(context: CanvasRenderingContext2D, grid: Grid, index: number, 
 
 function drawFailed(context: CanvasRenderingContext2D, grid: Grid, index: number, colors: Colors): void {
   const [x, y] = placeOf(grid, index);
-  const more = Math.max(1, grid.cell / 6);
+  const more = Math.min(EDGE - 1, Math.max(1, grid.cell / 6));
   const size = grid.cell - 1;
   context.beginPath();
   context.moveTo(x + size / 2, y - more);

@@ -49,7 +49,9 @@ export function OperationLine({ operation, isQuiet = false }: OperationLineProps
           Stop…
         </button>
       )}
-      {proposal && <WorkDialog proposal={proposal} onClose={() => setProposal(null)} />}
+      {proposal && (
+        <WorkDialog proposal={proposal} version={JSON.stringify(runCounts)} onClose={() => setProposal(null)} />
+      )}
     </div>
   );
 }

@@ -180,7 +180,9 @@ function Interrupts({ operation }: { readonly operation: OperationRow }) {
           <p>{progressSentence(runCounts)}</p>
         </div>
       )}
-      {proposal && <WorkDialog proposal={proposal} onClose={() => setProposal(null)} />}
+      {proposal && (
+        <WorkDialog proposal={proposal} version={JSON.stringify(runCounts)} onClose={() => setProposal(null)} />
+      )}
     </section>
   );
 }
@@ -228,7 +230,7 @@ function Waves({ operation }: { readonly operation: OperationRow }) {
 function Steps({ runs }: { readonly runs: ReadonlyMap<string, RunRow> }) {
   const open = [...runs.values()].filter(({ currentStep, finishedAt }) => currentStep && finishedAt === null);
   if (open.length === 0) return null;
-  const byStep = Map.groupBy(open, ({ currentStep }) => `${currentStep?.interface}.${currentStep?.name}`);
+  const byStep = Map.groupBy(open, ({ currentStep }) => `${currentStep?.interface.toLowerCase()}.${currentStep?.name}`);
   const steps = [...byStep].toSorted(([, [a]], [, [b]]) => (a?.currentStep?.index ?? 0) - (b?.currentStep?.index ?? 0));
   return (
     <section aria-labelledby="steps">

@@ -23,6 +23,7 @@ export interface Outlook {
   readonly sentence: string;
   /** Further sentences: what a failure means, for example. */
   readonly more: readonly string[];
+  /** Number of nodes for which something changes. */
   readonly acceptedCount: number;
   readonly refusals: readonly RefusedGroup[];
   /** Reasons for which the whole request is refused. */
@@ -71,6 +72,8 @@ function outlookOf(mutation: WorkMutation, answer: unknown): Outlook {
 /** Above this number of nodes, what cannot be taken back is confirmed with the number. */
 const SEVERAL = 2;
 const typed = (count: number) => (count >= SEVERAL ? count : null);
+const countOf = (groups: readonly { readonly count: number }[]) =>
+  groups.reduce((total, { count }) => total + count, 0);
 const uuidsOf = (one: { readonly uuid: string } | null, all: readonly { readonly uuid: string }[] = []) =>
   (all.length > 0 ? all : one ? [one] : []).map(({ uuid }) => uuid);
 
@@ -97,8 +100,11 @@ function ofStart(mutation: StartMutation, answer: Started): Outlook {
 }
 
 function ofInterrupt(mutation: InterruptMutation, answer: Interrupted): Outlook {
-  const { forecast, errors, operation, operations, acceptedCount } = answer;
-  const off = (forecast?.effects ?? []).filter(({ powersOff }) => powersOff === true);
+  const { forecast, errors, operation, operations } = answer;
+  const effects = forecast?.effects ?? [];
+  const off = effects.filter(({ powersOff }) => powersOff === true);
+  // The service accepts work that has ended too, and changes nothing of it.
+  const acceptedCount = countOf(effects.filter(({ effect }) => effect !== "NONE"));
   return {
     sentence:
       forecast === null
@@ -112,7 +118,7 @@ function ofInterrupt(mutation: InterruptMutation, answer: Interrupted): Outlook 
     acceptedCount,
     refusals: forecast?.refusals ?? [],
     errors,
-    typedCount: typed(off.reduce((total, { count }) => total + count, 0)),
+    typedCount: typed(countOf(off)),
     planHash: null,
     operations: uuidsOf(operation, operations),
   };

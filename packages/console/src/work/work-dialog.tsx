@@ -3,11 +3,12 @@
  * what the dry run announces, asks according to the consequence, and sends what was shown.
  *
  * Modes: planning (a dry run is on its way), planned (the request can be sent), sending. A plan that has changed
- * meanwhile leads back to planning, and what was typed stays.
+ * meanwhile, and work that goes on, lead back to planning; what was typed stays.
  */
 import { Dialog } from "@base-ui/react/dialog";
 import { useEffect, useRef, useState } from "react";
 import { useLocation } from "wouter";
+import { useThrottled } from "../data/use-throttled.ts";
 import { Problem } from "../parts/notices.tsx";
 import { Text } from "../parts/text.tsx";
 import { operationPath } from "../routes.ts";
@@ -19,6 +20,8 @@ import type { Outlook, Proposal } from "./outlook.ts";
 
 interface WorkDialogProps {
   readonly proposal: Proposal;
+  /** Of the work that is interrupted: with another one, the forecast is read again, so that its numbers stay true. */
+  readonly version?: string;
   readonly onClose: () => void;
 }
 
@@ -27,7 +30,9 @@ interface Planned {
   readonly at: Date;
 }
 
-export function WorkDialog({ proposal, onClose }: WorkDialogProps) {
+const PAUSE_MS = 1_000;
+
+export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps) {
   const { mutation, object } = proposal;
   const { name, answers } = WORK[mutation];
   const [planned, setPlanned] = useState<Planned | null>(null);
@@ -40,18 +45,18 @@ export function WorkDialog({ proposal, onClose }: WorkDialogProps) {
   /** One for the life of the dialog: a double click and a repeated request begin work once. */
   const [key] = useState(() => crypto.randomUUID());
   const isSent = useRef(false);
+  const shownVersion = useThrottled(answers === "START" ? "" : version, PAUSE_MS);
   const [, navigate] = useLocation();
 
   useEffect(() => {
     const end = new AbortController();
-    setPlanned(null);
     setError(null);
     foresee(proposal, end.signal).then(
       (outlook) => setPlanned({ outlook, at: new Date() }),
       (cause: unknown) => end.signal.aborted || setError(cause as Error),
     );
     return () => end.abort();
-  }, [plans]);
+  }, [plans, shownVersion]);
 
   async function send(): Promise<void> {
     if (!planned || isSent.current) return;
@@ -62,6 +67,7 @@ export function WorkDialog({ proposal, onClose }: WorkDialogProps) {
       const done = await carryOut(proposal, planned.outlook, { key, reason });
       if (done.errors.some(({ code }) => code === "STALE_REVISION")) {
         setChanged(true);
+        setPlanned(null);
         setPlans(plans + 1);
       } else if (done.operations.length === 0 && done.errors.length > 0) setPlanned({ outlook: done, at: new Date() });
       else return finish(planned.outlook, done.operations);
