@@ -31,7 +31,7 @@ test("places are kept while no node comes, leaves, moves or is renamed", () => {
 });
 
 test.each([20, 500, 10_000, 50_000])("%d nodes have cells that a pointer finds", (count) => {
-  const cell = cellSize([count], 1_240);
+  const cell = cellSize([count], 1_240, 460);
   expect(cell).toBeGreaterThanOrEqual(5);
   const { rows } = gridOf(count, 1_240, cell);
   if (count <= 10_000) expect(rows * cell).toBeLessThanOrEqual(460);

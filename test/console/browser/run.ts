@@ -2,7 +2,7 @@
  * `npm run tool -- console-check`: drives the console in a real browser, against a real service with simulated nodes
  * and a proxy between them that cuts. Prints a line for each check, and finally `N passed, N failed`.
  *
- * Options: --short (20 nodes), --only sign-in,outage (these scenarios alone), --pictures (pictures of each screen in both
+ * Options: --short (150 nodes), --only sign-in,outage (these scenarios alone), --pictures (pictures of each screen in both
  * themes, in `packages/console/screenshots`), --docs (takes the pictures of docs/console.md, and checks nothing).
  */
 import { spawnSync } from "node:child_process";
@@ -17,7 +17,7 @@ import { openLab } from "./lab.ts";
 
 const CONSOLE = fileURLToPath(new URL("../../../packages/console/", import.meta.url));
 const DOCS = fileURLToPath(new URL("../../../docs/", import.meta.url));
-const NODES = { short: 20, long: 2_000 };
+const NODES = { short: 150, long: 2_000 };
 
 const { values } = parseArgs({
   options: {

@@ -145,6 +145,55 @@ async function finds(lab: Lab): Promise<void> {
   check("nothing is wrong on the way", tab.flaws);
 }
 
+/** More runs than a page of the service has: all of them are read, and followed. */
+async function manyRuns(lab: Lab): Promise<void> {
+  const { service, check } = lab;
+  const nodes = names(20, 120);
+  await script(service, nodes, { "clean.erase_disks": { stuck: true } });
+  const uuid = await begin(service, "commissionNodes", "CommissionNodesInput!", {
+    nodes: { names: nodes },
+    onFailure: "LEAVE",
+    maxParallel: 2,
+  });
+  await using tab = await lab.open(`/operations/${uuid}`);
+  const { page } = tab;
+  await page.locator('[role="grid"][aria-rowcount="121"][aria-busy="false"]').waitFor();
+  check(
+    "an operation has all of its runs, of which only those in view are in the document",
+    await rowsInView(tab, 120),
+  );
+  check("a large operation has the runs of the database", await untilNone(() => runsDiffer(tab, service, uuid)));
+  await page.getByRole("button", { name: /^Queued/ }).click();
+  await page.locator('[role="grid"][aria-rowcount="119"]').waitFor();
+  check("a number shows its runs alone, by the address", page.url().endsWith("?runs=QUEUED") ? [] : [page.url()]);
+  const grid = page.getByRole("grid");
+  await grid.press("End");
+  await grid.getByText(nodes.at(-1) ?? "").waitFor();
+  await page.getByRole("button", { name: "Abort…" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText(/^2 nodes end now.*118 nodes have not begun and stay as they are\./).waitFor();
+  const send = dialog.getByRole("button", { name: "Abort 120 nodes" });
+  check("an abort that powers off several nodes needs their number", (await send.isDisabled()) ? [] : ["it does not"]);
+  await dialog.getByLabel(/^Type 2/).fill("2");
+  await send.click();
+  await untilStored(service, uuid, "ABORTED");
+  await page.getByText("120 aborted. None is left.").waitFor();
+  check("the aborted operation has the runs of the database", await untilNone(() => runsDiffer(tab, service, uuid)));
+  const [row] = await service.sql<{ enrolled: number; failed: number }[]>`
+    select count(*) filter (where state = 'ENROLLED')::int as enrolled,
+      count(*) filter (where state = 'CLEAN_FAILED')::int as failed from nodes where name = any(${nodes})`;
+  check(
+    "the announced numbers are what happened",
+    row?.enrolled === 118 && row.failed === 2 ? [] : [JSON.stringify(row)],
+  );
+  check("nothing is wrong on a large operation", tab.flaws);
+}
+
+async function rowsInView({ page }: Tab, all: number): Promise<readonly string[]> {
+  const rows = await page.locator("[data-id]").count();
+  return rows > 0 && rows < all / 2 ? [] : [`${rows} rows`];
+}
+
 async function outage(lab: Lab): Promise<void> {
   const { service, proxy, check } = lab;
   await using tab = await lab.open("/");
@@ -278,6 +327,7 @@ export const SCENARIOS: Readonly<Record<string, (lab: Lab) => Promise<void>>> = 
   opens,
   stops,
   finds,
+  "many-runs": manyRuns,
   narrow,
   wall,
   addresses,

@@ -28,6 +28,8 @@ const ATTENTION = documentOf<Attention>(REQUESTS.attentionChanges);
 const FIRST_PAGE = 100;
 /** With the fields of a row it costs less than a request may (docs/limits.md). */
 const PAGE = 800;
+/** The service has no larger pages of runs. */
+const RUN_PAGE = 100;
 
 /** Nodes that match: first pages, which cost the service a fraction of a snapshot of the stream, then every change. */
 export function followNodes(filter: object | null): Store<ItemsView<NodeRow>> {
@@ -70,14 +72,31 @@ export function useOperation(id: string): {
   return { view, row: [...view.items.values()].find((row) => row.id === id || row.uuid === id) ?? null };
 }
 
-/** The runs of an operation or of a node; nothing can be shown of one that does not exist. */
-export function useRuns(of: { readonly operation: string } | { readonly node: { readonly name: string } }) {
-  const content = JSON.stringify(of);
+/** The runs of an operation: first pages, then every change. `id`: its global ID. */
+export function useRunsOfOperation(id: string): ItemsView<RunRow> {
   return useStore(
-    useMemo(() => followChanges(connection, RUNS, JSON.parse(content) as Variables), [content]) as Store<
-      ItemsView<RunRow>
-    >,
+    useMemo(
+      (): Store<ItemsView<RunRow>> =>
+        followChanges(connection, RUNS, { operation: id }, { pages: () => runPagesOf(id) }),
+      [id],
+    ),
   );
+}
+
+async function* runPagesOf(id: string): AsyncGenerator<ListPage<RunRow>> {
+  let variables: Variables = { id, first: RUN_PAGE };
+  for (;;) {
+    const runs = (await request("runPage", variables)).operation?.runs;
+    if (!runs) throw new RequestError("The operation does not exist any longer.");
+    yield { asOf: runs.asOf, rows: runs.nodes };
+    if (!runs.pageInfo.hasNextPage) return;
+    variables = { id, first: RUN_PAGE, after: runs.pageInfo.endCursor };
+  }
+}
+
+/** The runs of a node. */
+export function useRunsOfNode(name: string): ItemsView<RunRow> {
+  return useStore(useMemo((): Store<ItemsView<RunRow>> => followChanges(connection, RUNS, { node: { name } }), [name]));
 }
 
 export function useRunLog(id: string) {

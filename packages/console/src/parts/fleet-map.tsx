@@ -11,20 +11,25 @@ import { Text } from "./text.tsx";
 
 /** Left and right of the cells of a section, together. */
 const PADDING = 8;
+/** About half a screen. */
+const HEIGHT = 460;
 
 interface FleetMapProps {
   readonly view: FleetView;
   readonly only: Family | null;
   readonly onPoint: (node: NodeRow | null) => void;
   readonly onOpen: (node: NodeRow) => void;
+  /** That all cells should have together, in pixels. */
+  readonly height?: number;
 }
 
-export function FleetMap({ view, only, onPoint, onOpen }: FleetMapProps) {
+export function FleetMap({ view, only, onPoint, onOpen, height = HEIGHT }: FleetMapProps) {
   const [box, width] = useWidth();
   const { sections, nodes, families } = view;
   const cell = cellSize(
     sections.map(({ ids }) => ids.length),
     width,
+    height,
   );
   return (
     <section aria-label="Nodes by cluster">

@@ -46,15 +46,14 @@ export interface Grid {
 }
 
 const CELLS = [22, 16, 12, 9, 7];
-const HEIGHT_WANTED = 460;
 /** A cell must be found with a pointer. */
 const CELL_MIN = 5;
 
-/** The largest cells with which all sections of these sizes are about one screen high. */
-export function cellSize(sizes: readonly number[], width: number): number {
+/** The largest cells with which all sections of these sizes have at most this height together. */
+export function cellSize(sizes: readonly number[], width: number, heightMax: number): number {
   const heightWith = (cell: number) =>
     sizes.reduce((height, size) => height + Math.ceil(size / Math.max(1, Math.floor(width / cell))) * cell, 0);
-  return CELLS.find((cell) => heightWith(cell) <= HEIGHT_WANTED) ?? CELL_MIN;
+  return CELLS.find((cell) => heightWith(cell) <= heightMax) ?? CELL_MIN;
 }
 
 export function gridOf(count: number, width: number, cell: number): Grid {

@@ -15,7 +15,7 @@ function read(): Colors {
   const probe = document.createElement("i");
   document.body.append(probe);
   const found = NAMES.map((name) => {
-    probe.style.color = `var(--${name})`;
+    probe.style.color = `var(--${name}-cell, var(--${name}))`;
     return [name, getComputedStyle(probe).color] as const;
   });
   probe.remove();

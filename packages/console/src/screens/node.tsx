@@ -3,7 +3,7 @@ import { useEffect, useState } from "react";
 import { Link } from "wouter";
 import type { Answers } from "../../requests.ts";
 import { useRequest } from "../data/queries.ts";
-import { fleet, useRuns, useStore } from "../data/streams.ts";
+import { fleet, useRunsOfNode, useStore } from "../data/streams.ts";
 import type { RunRow } from "../data/streams.ts";
 import { useThrottled } from "../data/use-throttled.ts";
 import { Inventory } from "../parts/inventory.tsx";
@@ -81,7 +81,7 @@ interface NodeProps {
 
 function Node({ node, version }: NodeProps) {
   const { name, state, targetState, cluster } = node;
-  const runs = useRuns({ node: { name } });
+  const runs = useRunsOfNode(name);
   const { values, unknown, change } = useParameters(PARAMETERS);
   // The newest first.
   const ordered = [...runs.items.values()].toSorted((a, b) => (a.createdAt < b.createdAt ? 1 : -1));

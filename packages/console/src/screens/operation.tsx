@@ -1,8 +1,9 @@
 /** One operation: what it does to each node, why it failed, and how to stop it. */
+import type { ItemsView } from "ostler-client";
 import { useState } from "react";
 import { Link } from "wouter";
 import { useRequest } from "../data/queries.ts";
-import { useOperation, useRuns } from "../data/streams.ts";
+import { useOperation, useRunsOfOperation } from "../data/streams.ts";
 import type { OperationRow, RunRow } from "../data/streams.ts";
 import { useThrottled } from "../data/use-throttled.ts";
 import { GroupList } from "../parts/attention-list.tsx";
@@ -43,7 +44,7 @@ export function OperationScreen({ id }: { readonly id: string }) {
 
 function Operation({ operation }: { readonly operation: OperationRow }) {
   const { id, uuid, state, requestedBy, createdAt, finishedAt, etaSeconds, reason, runCounts, failedCount } = operation;
-  const runs = useRuns({ operation: id });
+  const runs = useRunsOfOperation(id);
   const { values, unknown, change } = useParameters(PARAMETERS);
   const version = useThrottled(`${failedCount} ${finishedAt}`, PAUSE_MS);
   const detail = useRequest("operationDetail", { id }, version).data?.operation;
@@ -91,7 +92,7 @@ function Operation({ operation }: { readonly operation: OperationRow }) {
         </section>
       )}
       <Steps runs={runs.items} />
-      <Runs runs={runs.items} isWhole={runs.isWhole} only={only} />
+      <Runs view={runs} totalCount={operation.totalCount} only={only} />
     </main>
   );
 }
@@ -266,20 +267,27 @@ const RUN_COLUMNS: readonly Column<RunRow>[] = [
 ];
 
 interface RunsProps {
-  readonly runs: ReadonlyMap<string, RunRow>;
-  readonly isWhole: boolean;
+  readonly view: ItemsView<RunRow>;
+  readonly totalCount: number;
   readonly only: string | null;
 }
 
-function Runs({ runs, isWhole, only }: RunsProps) {
-  const rows = [...runs.values()]
+function Runs({ view: { items, isWhole, error }, totalCount, only }: RunsProps) {
+  const rows = [...items.values()]
     .filter(({ state }) => only === null || state === only)
     .toSorted((a, b) => urgencyOf(a.state) - urgencyOf(b.state) || (a.nodeName < b.nodeName ? -1 : 1));
   return (
     <section aria-labelledby="runs" className="fill">
       <h2 id="runs">
         {only === null ? "Nodes" : `Nodes: ${sentenceCase(only).toLowerCase()}`} <b>{numberText(rows.length)}</b>
+        {!isWhole && (
+          <span className="quiet">
+            {" "}
+            of those that are read: {numberText(items.size)} of {numberText(totalCount)}
+          </span>
+        )}
       </h2>
+      {error && <Problem error={error} />}
       <VirtualList label="Runs" columns={RUN_COLUMNS} rows={rows} idOf={({ id }) => id} isBusy={!isWhole} />
     </section>
   );

@@ -10,11 +10,16 @@ import { numberText } from "../words/numbers.ts";
 import { familyOf, sentenceCase } from "../words/states.ts";
 
 const SHOWN = 5;
+/** Heights in pixels: the numbers above the map, the name of a section, the least that cells have. */
+const TOP = 380;
+const SECTION = 64;
+const HEIGHT_MIN = 200;
 
 export function WallScreen() {
   const view = useFleetView();
   const { value } = useStore(attention);
   const operations = [...useStore(running).items.values()].toSorted((a, b) => (a.createdAt < b.createdAt ? 1 : -1));
+  const height = Math.max(HEIGHT_MIN, window.innerHeight - TOP - SECTION * view.sections.length);
   return (
     <main className="screen wall" id="main">
       <div className="wall-top">
@@ -49,7 +54,7 @@ export function WallScreen() {
           ))}
         </section>
       )}
-      <FleetMap view={view} only={null} onPoint={() => {}} onOpen={() => {}} />
+      <FleetMap view={view} only={null} onPoint={() => {}} onOpen={() => {}} height={height} />
     </main>
   );
 }
