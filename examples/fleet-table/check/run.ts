@@ -3,7 +3,7 @@
  * 10,000 simulated nodes. Prints a line for each check, the figures, and finally `N passed, N failed`.
  *
  * Options: --nodes 10000 --seconds 60 (how long changes go on while requests are counted), --serve (opens the page for
- * people, and checks nothing), --picture FILE (takes a picture of the page with the demonstration fleet).
+ * people, and checks nothing).
  */
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
@@ -15,7 +15,6 @@ const { values } = parseArgs({
     nodes: { type: "string", default: "10000" },
     seconds: { type: "string", default: "60" },
     serve: { type: "boolean", default: false },
-    picture: { type: "string" },
   },
 });
 const FOLDER = fileURLToPath(new URL("..", import.meta.url));
@@ -31,9 +30,6 @@ buildPage(FOLDER);
 if (values.serve) {
   const { serve } = await import("./serve.ts");
   await serve(`${FOLDER}dist`, nodes);
-} else if (values.picture !== undefined) {
-  const { takePicture } = await import("./picture.ts");
-  await takePicture(`${FOLDER}dist`, installedBrowser() ?? "", values.picture);
 } else {
   // Its packages are installed by now.
   const { drive } = await import("./drive.ts");
