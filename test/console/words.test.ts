@@ -6,6 +6,7 @@ import { groupText } from "../../packages/console/src/words/attention.ts";
 import { nodeSentence } from "../../packages/console/src/words/nodes.ts";
 import { agoText, durationText, plural, timeText } from "../../packages/console/src/words/numbers.ts";
 import { operationName, restartRefusal, waveText } from "../../packages/console/src/words/operations.ts";
+import { runText } from "../../packages/console/src/words/runs.ts";
 import { cut, plainText } from "../../packages/console/src/words/plain-text.ts";
 import { FAMILIES, familyOf, sentenceCase, workFamilyOf } from "../../packages/console/src/words/states.ts";
 
@@ -116,6 +117,28 @@ describe("lines", () => {
     expect(operationName({ kind: "COMMISSION", totalCount: 12, cluster: { name: "turin" } })).toBe("Commission turin");
     expect(operationName({ kind: "INSPECT", totalCount: 12, cluster: null })).toBe("Inspect 12 nodes");
     expect(waveText({ state: "HALTED", wave: 2, waves: 3 })).toBe("wave 2 of 3, halted");
+  });
+
+  const run = {
+    state: "WAITING",
+    purpose: "WORK",
+    failure: null,
+    waiting: { description: "The step waits." },
+    abortPendingAfterStep: null,
+    finishedAt: null,
+    currentStep: { title: "Write the image", progressPercent: 43, progressMessage: "block 7" },
+  };
+
+  test.each([
+    [run, "Write the image, 43 %, block 7 · The step waits."],
+    [{ ...run, state: "QUEUED" }, "The step waits."],
+    [
+      { ...run, waiting: null, abortPendingAfterStep: "write_image", purpose: "CLEAN_UP" },
+      "Clean-up · Write the image, 43 %, block 7 · Abort after write_image",
+    ],
+    [{ ...run, finishedAt: "x", waiting: null, failure: { message: "no space left" } }, "no space left"],
+  ])("a run is one line: case %#", (one, line) => {
+    expect(runText(one)).toBe(line);
   });
 
   test("a restart is offered as soon as a node can be restarted", () => {

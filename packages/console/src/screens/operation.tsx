@@ -229,7 +229,9 @@ function Waves({ operation }: { readonly operation: OperationRow }) {
 
 /** How many nodes are at which step, in the order of the steps. */
 function Steps({ runs }: { readonly runs: ReadonlyMap<string, RunRow> }) {
-  const open = [...runs.values()].filter(({ currentStep, finishedAt }) => currentStep && finishedAt === null);
+  const open = [...runs.values()].filter(
+    ({ currentStep, finishedAt, state }) => currentStep && finishedAt === null && state !== "QUEUED",
+  );
   if (open.length === 0) return null;
   const byStep = Map.groupBy(open, ({ currentStep }) => `${currentStep?.interface.toLowerCase()}.${currentStep?.name}`);
   const steps = [...byStep].toSorted(([, [a]], [, [b]]) => (a?.currentStep?.index ?? 0) - (b?.currentStep?.index ?? 0));

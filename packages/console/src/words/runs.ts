@@ -1,6 +1,7 @@
 /** The present work of a run, or its end, in one line. */
 
 interface Run {
+  readonly state: string;
   readonly purpose: string;
   readonly failure: { readonly message: string } | null;
   readonly waiting: { readonly description: string } | null;
@@ -13,9 +14,17 @@ interface Run {
   } | null;
 }
 
-export function runText({ purpose, failure, waiting, abortPendingAfterStep, currentStep, finishedAt }: Run): string {
+export function runText({
+  state,
+  purpose,
+  failure,
+  waiting,
+  abortPendingAfterStep,
+  currentStep,
+  finishedAt,
+}: Run): string {
   const step =
-    currentStep === null || finishedAt !== null
+    currentStep === null || finishedAt !== null || state === "QUEUED"
       ? null
       : [
           currentStep.title,
