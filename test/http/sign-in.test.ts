@@ -95,7 +95,10 @@ describe("sign-in at an issuer", () => {
       request_id: expect.stringMatching(/^[\w-]{36}$/),
     });
     const shown = await browser.send(page(ostler, "/auth/session"), { headers: OWN });
-    expect(JSON.parse(shown.body)).toMatchObject({ session: { subject: "user:corp:ada", displayName: "Ada" } });
+    expect(JSON.parse(shown.body)).toMatchObject({
+      session: { subject: "user:corp:ada", displayName: "Ada" },
+      issuer: "corp",
+    });
   });
 
   test("neither the session's secret nor a token of the issuer is stored", async () => {
