@@ -20,7 +20,7 @@ import type { Outlook, Proposal } from "./outlook.ts";
 
 interface WorkDialogProps {
   readonly proposal: Proposal;
-  /** The state of the work that is interrupted. With another one the forecast is read again, so its numbers stay true. */
+  /** The state of the work that is interrupted; with another one the forecast is read again. */
   readonly version?: string;
   readonly onClose: () => void;
 }
