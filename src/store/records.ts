@@ -107,7 +107,39 @@ export interface Plan {
   readonly bestEffort: boolean;
   /** It was made for a node in maintenance, and does not wait for the end of it. */
   readonly inMaintenance?: true;
+  /** It works on a system in service, and keeps it: a failure or an abort leaves the power as it is. */
+  readonly inService?: true;
+  /** Its deploy steps were chosen, by a runbook or by a list. Absent: the automatic ones. */
+  readonly chosen?: { readonly runbook: string | null };
   readonly steps: readonly PlannedStep[];
+}
+
+/** A step of a deployment, with the arguments that it had. */
+export interface DeployedStep {
+  /** `interface.name`. */
+  readonly step: string;
+  readonly driver: string;
+  readonly args: JsonObject;
+}
+
+/** Inputs of a deployment up to PROVISIONED. */
+export interface InstalledSystem {
+  readonly image: { readonly id: string; readonly name: string; readonly checksum: string } | null;
+  /** Keyed digest; null: none. */
+  readonly userData: string | null;
+  /** The request gave the user data, in place of that of the image. */
+  readonly hasOwnUserData?: true;
+  readonly steps: readonly DeployedStep[];
+}
+
+/** Inputs of a deployment from PROVISIONED to its end. */
+export interface Configuration {
+  readonly hostGroup: string | null;
+  /** The effective variables: their values, and of secret ones keyed digests. */
+  readonly variables: Readonly<Record<string, { readonly value: StoredJson } | { readonly digest: string }>>;
+  readonly steps: readonly DeployedStep[];
+  /** As in the plan. */
+  readonly chosen?: Plan["chosen"];
 }
 
 /** A change of power beside the step of a run, which waits. */
@@ -141,8 +173,10 @@ export interface VerbOptions {
   readonly until?: "AVAILABLE" | "ACTIVE";
   /** For COMMISSION: what it keeps of the earlier work; absent counts as STAGE. */
   readonly from?: "STAGE" | "BEGINNING";
-  /** For DEPLOY: install again on ACTIVE nodes. */
+  /** For DEPLOY, REDEPLOY and APPLY: install again on ACTIVE nodes. */
   readonly reinstall?: boolean;
+  /** The request gave the user data of its deployments, in place of that of the image. */
+  readonly ownUserData?: true;
   readonly force?: boolean;
   readonly powerAction?: PowerChange;
   /** For BOOT_DEVICE. */

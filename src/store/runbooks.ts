@@ -2,7 +2,7 @@
 import { asc, eq, sql } from "drizzle-orm";
 import { rowsBy } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
-import { isNamed } from "./names.ts";
+import { isNamed, rowsByNames } from "./names.ts";
 import { keyOfName, runbooks } from "./tables.ts";
 
 export type RunbookRow = typeof runbooks.$inferSelect;
@@ -19,6 +19,8 @@ export async function runbookByName(reader: Reader, name: string): Promise<Runbo
   const [row] = await reader.select().from(runbooks).where(isNamed(runbooks.name, name));
   return row;
 }
+
+export const runbooksByNames = rowsByNames(runbooks, runbooks.name);
 
 export const runbooksByIds = rowsBy(runbooks, runbooks.id);
 

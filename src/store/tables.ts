@@ -48,11 +48,13 @@ import type {
   AgentIdentity,
   AgentNetworkSettings,
   BoundDocument,
+  Configuration,
   DocumentKind,
   DriverTry,
   Failure,
   ForcedPower,
   HostGroups,
+  InstalledSystem,
   JsonObject,
   LeftAs,
   Plan,
@@ -82,6 +84,8 @@ export const clusters = pgTable(
     project: text("project").notNull(),
     variables: jsonb("variables").$type<JsonObject>().notNull(),
     hostGroups: jsonb("host_groups").$type<HostGroups>().notNull().default({}),
+    /** The image that its nodes should have; null: none is wanted. It is not deleted meanwhile. */
+    imageId: uuid("image_id"),
     revision: integer("revision").notNull().default(1),
     createdAt: at("created_at").notNull().default(now),
     updatedAt: at("updated_at").notNull().default(now),
@@ -189,6 +193,24 @@ export const nodeSecrets = pgTable("node_secrets", {
     .references(() => nodes.id, { onDelete: "cascade" }),
   /** Driver name → secret field → value. */
   secrets: jsonb("secrets").$type<Readonly<Record<string, Readonly<Record<string, string>>>>>().notNull(),
+});
+
+/**
+ * The inputs of the last deployment of each node, in a table of their own so that no list of nodes reads them. A node
+ * without a row has unknown ones.
+ */
+export const nodeDeployments = pgTable("node_deployments", {
+  nodeId: uuid("node_id")
+    .primaryKey()
+    .references(() => nodes.id, { onDelete: "cascade" }),
+  /** Null until a deployment has reached PROVISIONED. */
+  system: jsonb("system").$type<InstalledSystem>(),
+  /** Null until a deployment has ended. */
+  configuration: jsonb("configuration").$type<Configuration>(),
+  /** Nodes with equal inputs have the same one. */
+  hash: text("hash").generatedAlwaysAs(
+    sql`md5(coalesce(system::text, '') || ' ' || coalesce(configuration::text, ''))`,
+  ),
 });
 
 /** The MAC addresses of nodes, in lower case with colons. */

@@ -113,9 +113,10 @@ export class Runner {
 
   constructor(parts: RunnerParts) {
     this.#parts = parts;
-    const { database, notifier, log, registry, observer, nudge, abortGraceMs } = parts;
+    const { database, notifier, log, registry, keyring, observer, nudge, abortGraceMs } = parts;
     this.#troubled = new TroubledSlots(parts.concurrency, parts.patienceMs);
-    const environment = { replica: randomUUID(), nudge, abortGraceMs, isDraining: () => this.#isDraining };
+    const digest = (text: string) => keyring.digest(text);
+    const environment = { replica: randomUUID(), nudge, digest, abortGraceMs, isDraining: () => this.#isDraining };
     this.#activeRuns = new ActiveRuns({ reader: database.reader, notifier, log });
     this.#commits = new RunCommits({ ...parts, environment });
     this.#claimParts = {

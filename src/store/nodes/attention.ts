@@ -17,6 +17,8 @@ export interface AttentionGroup extends AttentionCause {
   /** Null if the nodes of the group can be in several. */
   readonly state: NodeState | null;
   readonly operationId: string | null;
+  /** Of pending changes; absent for other kinds. */
+  readonly clusterId?: string;
   readonly nodeCount: number;
   /** Number of those that no later work has reached. */
   readonly openCount: number;
@@ -118,7 +120,8 @@ const IS_IN_USE = sql`maintained is null and state <> 'DECOMMISSIONED'`;
 const WORDS = sql`coalesce(error ->> 'cause', error ->> 'message')`;
 const WAVES_WAIT = sql`coalesce(wave_state, '') in ('HALTED', 'AWAITING')`;
 
-const CONCERNS: Readonly<Record<AttentionKind, readonly Concern[]>> = {
+/** Pending changes follow from drivers too, and are found by the engine. */
+const CONCERNS: Readonly<Record<Exclude<AttentionKind, "PENDING_CHANGES">, readonly Concern[]>> = {
   FAILED: [
     {
       from: FLEET,

@@ -75,6 +75,19 @@ export async function busyClusters(
   return new Map([...byOperation].map(([id, found]) => [id, found.flatMap(({ clusterId }) => clusterId ?? [])]));
 }
 
+/** Clusters that want one of these images, by name. */
+export async function clustersWithImages(
+  reader: Reader,
+  imageIds: readonly string[],
+): Promise<Pick<ClusterRow, "name" | "imageId">[]> {
+  if (imageIds.length === 0) return [];
+  return reader
+    .select({ name: clusters.name, imageId: clusters.imageId })
+    .from(clusters)
+    .where(inArrayParam(clusters.imageId, imageIds))
+    .orderBy(asc(keyOfName(clusters.name)));
+}
+
 export async function lockCluster(tx: Tx, id: string): Promise<ClusterRow | undefined> {
   const [row] = await tx.select().from(clusters).where(eq(clusters.id, id)).for("no key update");
   return row;
@@ -87,7 +100,7 @@ export async function insertCluster(tx: Tx, row: typeof clusters.$inferInsert): 
 export async function updateCluster(
   tx: Tx,
   id: string,
-  change: Partial<Pick<ClusterRow, "name" | "variables" | "hostGroups">>,
+  change: Partial<Pick<ClusterRow, "name" | "variables" | "hostGroups" | "imageId">>,
 ): Promise<void> {
   await tx
     .update(clusters)

@@ -22,6 +22,8 @@ function selectLocked(tx: Tx, ids: readonly string[], skipLocked: boolean) {
       operationImageId: operations.imageId,
       /** Null: the operation has no user data. */
       operationUserDataBytes: operations.userDataBytes,
+      /** The request gave the user data, in place of that of the image. */
+      hasOwnUserData: sql<boolean>`coalesce((${operations.options} ->> 'ownUserData')::boolean, false)`,
       /** Null: the node is not in maintenance. Read without the node's lock. */
       maintenanceSince: nodes.maintenanceSince,
       /** Read like `maintenanceSince`. */

@@ -19,6 +19,7 @@ import { limitOn, slotsOf } from "../../scheduling/capacity-limits.ts";
 import { ENGINE } from "../../scheduling/start-runs.ts";
 import { RELEASE, changeNode, enterLegs, leaveLeg, moveNode, resume } from "../claim/claimed-run.ts";
 import type { ClaimedRun, EnterStep, Release, RunContext, RunDirective, StepContext } from "../claim/claimed-run.ts";
+import { configurationOf } from "./deployment-inputs.ts";
 import { beginAbort, endCleanUpFault, failRun, finishRun } from "./end-run.ts";
 import type { Ledger } from "../commit/ledger.ts";
 
@@ -59,6 +60,7 @@ function completeRun(context: RunContext, position: number): Release {
   enterLegs(context, plan.legs.length - 1);
   for (const event of plan.finish) {
     const isDeployed = event === "done" && claimed.node.state === "DEPLOYING";
+    if (isDeployed) ledger.noteInputs({ configuration: configurationOf(context) });
     moveNode(
       context,
       event,

@@ -17,6 +17,7 @@ import { installStepOf, nextPosition } from "../../plans/plan.ts";
 import { isReservedWait, isVerification } from "../../plans/reserved-steps.ts";
 import type { AbortedMachine } from "../call/abort-machine.ts";
 import { enterAgain, parked, passBoundary } from "./boundary.ts";
+import { installedSystem } from "./deployment-inputs.ts";
 import { RELEASE, changeNode, describeFault, leaveLeg, moveNode, notePower, toFailure } from "../claim/claimed-run.ts";
 import type { AbortMachine, EnterStep, RunContext, RunDirective, StepContext } from "../claim/claimed-run.ts";
 import type { Fault } from "../call/driver-result.ts";
@@ -76,7 +77,10 @@ export async function settleStep(
         ...(attempt.part !== "VERIFY" && { output: outcome.output }),
         finishedAt: ledger.now,
       });
-      if (step.reaches) changeNode(context, { stage: step.reaches, imageId: claimed.installed.image?.id ?? null });
+      if (step.reaches) {
+        changeNode(context, { stage: step.reaches, imageId: claimed.installed.image?.id ?? null });
+        ledger.noteInputs({ system: installedSystem(context) });
+      }
       const next = nextPosition(claimed.plan, attempt.step + 1);
       if (step.phase === "inspect") {
         const output = attempt.part === "VERIFY" ? attempt.output : outcome.output;
@@ -251,7 +255,11 @@ export async function settleAbort(
   const { interruptFailure: failure } = run;
   const { attempt } = directive;
   // An abort was accepted while a failure was undone that left the power as it is.
-  if (interrupt === "ABORT" && mayCutPower && isPoweredOffByAbort(run.powerOff, node.state, plan.legs[leg]?.phase))
+  if (
+    interrupt === "ABORT" &&
+    mayCutPower &&
+    isPoweredOffByAbort(run.powerOff, node.state, plan.legs[leg]?.phase, plan)
+  )
     return beginAbort(claimed, attempt, { ...directive, powerState: left.power, undone: left });
   if (!plan.bestEffort || interrupt === "ABORT" || left.mayBeWorking) return endAborted(context, directive, left);
   // An earlier commit succeeded although its answer was lost, as in `settleStep`.

@@ -113,8 +113,8 @@ async function isPoweredOff(reader: Reader, claimed: ClaimedRun): Promise<boolea
   const phase = plan.legs[claimed.leg]?.phase;
   // Read again: the abort, and with it the choice of power, was requested after the claim.
   const [run] = await runsByIds(reader, [id]);
-  if (run?.interrupt === "ABORT") return isPoweredOffByAbort(run.powerOff, node.state, phase);
-  if (!powersOffOnAbort(node.state, phase) || plan.bestEffort) return false;
+  if (run?.interrupt === "ABORT") return isPoweredOffByAbort(run.powerOff, node.state, phase, plan);
+  if (!powersOffOnAbort(node.state, phase, plan) || plan.bestEffort) return false;
   const [operation] = await operationsByIds(reader, [operationId]);
   const chosen = operation?.options.powerOnFailure ?? (await readSite(reader)).policy.powerOnFailure;
   return chosen !== "LEAVE";

@@ -212,10 +212,10 @@ export async function claimRun(
   );
   const machine = "problem" in opened ? unusableMachine(node) : opened;
   const known = secrets instanceof SecretError ? NOTHING_READ : secrets;
-  const variables = known.variables.values;
+  const { values: variables, secretNames } = known.variables;
   machine.redactor.hide(secretTexts(known.variables));
   const place = { node, leg: run.leg, position: run.position };
-  const claimed: ClaimedRun = { run, fence, plan, machine, ...place, ...known, variables };
+  const claimed: ClaimedRun = { run, fence, plan, machine, ...place, ...known, variables, secretNames };
   const context = openContext(parts, ledger, claimed);
   if ("problem" in opened)
     return failRun(context, attempt ?? null, {

@@ -51,6 +51,8 @@ export interface ClaimedRun {
   readonly installed: InstalledImage;
   /** Decrypted. */
   readonly variables: JsonObject;
+  /** Names of the variables that are secret. */
+  readonly secretNames: ReadonlySet<string>;
   readonly callbackKey: CallbackKey;
   /** With the changes that this process has noted. */
   node: NodeRow;
@@ -64,6 +66,8 @@ export interface RunEnvironment {
   readonly replica: string;
   /** Wakes the slot scheduler. */
   readonly nudge: () => void;
+  /** A keyed hash of a secret. */
+  readonly digest: (text: string) => string;
   /** How long a step may take to end after its signal fired. */
   readonly abortGraceMs: number;
   /** True while runs are released between two steps. */

@@ -14,6 +14,8 @@ import { beginAttempts, changeClaimedAttempts } from "../../../store/runs/attemp
 import type { AttemptRow, ClaimedAttemptChange } from "../../../store/runs/attempts.ts";
 import { insertInventories } from "../../../store/nodes/nodes.ts";
 import type { ClaimedNodeChange } from "../../../store/nodes/nodes.ts";
+import { storeDeployments } from "../../../store/nodes/node-deployments.ts";
+import type { NewInputs } from "../../../store/nodes/node-deployments.ts";
 import { operationsBegin } from "../../../store/operations/operations.ts";
 import { ENDED, UNTOUCHED, changeClaimedRuns, undoWork } from "../../../store/runs/runs.ts";
 import type { LockedRun } from "../../../store/runs/run-locks.ts";
@@ -49,6 +51,8 @@ export interface Ledger {
   /** Changes the node without moving it. */
   changeNode(state: NodeState, change: Omit<ClaimedNodeChange, "state">): void;
   addInventory(row: NewInventory): void;
+  /** Stores inputs of the node's deployment. */
+  noteInputs(inputs: Omit<NewInputs, "nodeId">): void;
   addLines(rows: readonly StepLogRow[]): void;
   /** Ends the run, which may end, undo or stop other runs of its operation. */
   endRun(state: FinalRunState, change?: { readonly failure?: Failure; readonly leftAs?: LockedRun["leftAs"] }): void;
@@ -68,6 +72,7 @@ interface Notes {
   readonly attempts: Map<string, Pick<AttemptRow, "runId" | "step" | "number"> & { change: ClaimedAttemptChange }>;
   readonly hops: Hop[];
   readonly inventories: NewInventory[];
+  inputs: Omit<NewInputs, "nodeId"> | null;
   readonly lines: StepLogRow[];
   wakesIfStopped: boolean;
   end: { readonly state: FinalRunState; readonly failure: Failure | null } | null;
@@ -89,6 +94,7 @@ export class OpenLedger implements Ledger {
     attempts: new Map(),
     hops: [],
     inventories: [],
+    inputs: null,
     lines: [],
     wakesIfStopped: false,
     end: null,
@@ -146,6 +152,10 @@ export class OpenLedger implements Ledger {
 
   addInventory(row: NewInventory): void {
     this.notes.inventories.push(row);
+  }
+
+  noteInputs(inputs: Omit<NewInputs, "nodeId">): void {
+    this.notes.inputs = { ...this.notes.inputs, ...inputs };
   }
 
   addLines(rows: readonly StepLogRow[]): void {
@@ -223,6 +233,10 @@ export async function storeLedgers(
     insertInventories(
       tx,
       notes.flatMap(({ inventories }) => inventories),
+    ),
+    storeDeployments(
+      tx,
+      ledgers.flatMap(({ run: { nodeId }, notes: { inputs } }) => (inputs ? [{ ...inputs, nodeId }] : [])),
     ),
     appendLines(
       tx,
