@@ -72,6 +72,8 @@ export interface VerbRequest {
   readonly resumed?: Route | null;
   /** For a restart: the code with which the earlier work ended; null if it did not fail. */
   readonly endedWith?: ErrorCode | null;
+  /** For a cluster: a node with a fault is left alone, whatever the fault. */
+  readonly leavesFaulty?: boolean;
 }
 
 /** The earlier work on a node that a commission keeps. */
@@ -171,9 +173,10 @@ export function judge(node: NodeFacts, request: VerbRequest): Verdict {
     retired: node.isRetired,
     besideWork: node.busyWith !== null,
   };
-  // A failed clean-up may leave a node in a state that the earlier route does not include. A commission then runs the
-  // phases that are missing from there.
-  const isNewRoute = request.resumed === undefined || (request.resumed === null && request.verb === "COMMISSION");
+  // A failed clean-up may leave a node in a state that the earlier route does not include. A commission, or a cluster,
+  // then runs the phases that are missing from there.
+  const completes = request.verb === "COMMISSION" || request.verb === "APPLY";
+  const isNewRoute = request.resumed === undefined || (request.resumed === null && completes);
   const way = isNewRoute ? route(request.verb, node.state, options) : (request.resumed ?? null);
   const found = way && node.isRetired ? outOfService(way, node.state) : way;
   if (!found && request.resumed === null) {

@@ -84,6 +84,11 @@ export const ATTENTION_KINDS = {
     remedy: "Set the power again, or have Ostler correct it (Site.correctPower).",
     actions: ["POWER"],
   },
+  PENDING_CHANGES: {
+    description: "The node differs from what its cluster wants, and needs a person for no other reason.",
+    remedy: "Look at the pending changes of the cluster, then apply them with applyCluster.",
+    actions: [],
+  },
   DISAPPEARED: {
     description: "Monitoring has reported the node as disappeared.",
     remedy: "Find the machine; abort its work if it will not come back.",
@@ -120,7 +125,7 @@ export function remedyOf({ kind, code }: Pick<AttentionCause, "kind" | "code">):
 
 /** Actions to propose: one that follows from the cause, or the first one that the oldest node accepts. */
 export type Proposal =
-  | { readonly follows: "ADVANCE_WAVES" | "RESUME_WAVES" | "READ_POWER" }
+  | { readonly follows: "ADVANCE_WAVES" | "RESUME_WAVES" | "READ_POWER" | "APPLY" }
   | {
       readonly tried: readonly TriedAction[];
       /** For POWER. */
@@ -129,6 +134,7 @@ export type Proposal =
 
 export function proposalFor({ kind, detail }: Pick<AttentionCause, "kind" | "detail">): Proposal {
   if (kind === "WAVES_HALTED") return { follows: detail === "AWAITING" ? "ADVANCE_WAVES" : "RESUME_WAVES" };
+  if (kind === "PENDING_CHANGES") return { follows: "APPLY" };
   if (kind === "FAULT" && (detail === "BMC_UNREACHABLE" || detail === "MACHINE_BUSY")) return { follows: "READ_POWER" };
   return { tried: ATTENTION_KINDS[kind].actions, power: detail === "ON" || detail === "OFF" ? detail : null };
 }

@@ -31,6 +31,8 @@ interface FaultedRequest {
   readonly resumed?: Route | null;
   /** For a restart: the code with which the earlier work ended; null if it did not fail. */
   readonly endedWith?: ErrorCode | null;
+  /** Whether every fault is in the way. */
+  readonly leavesFaulty?: boolean;
 }
 
 /**
@@ -56,7 +58,7 @@ export function remedyFor(
         (has("inspect") && !inspectsWithoutReboot) ||
         (request.verb === "POWER" && request.options.powerAction !== "ON")),
   };
-  return isInTheWay[fault]() ? REMEDY[fault] : null;
+  return request.leavesFaulty || isInTheWay[fault]() ? REMEDY[fault] : null;
 }
 
 /** The faults, those first that give way to the others. */

@@ -33,6 +33,8 @@ export interface ForecastFacts {
   readonly phase: LegPhase | undefined;
   /** Failed steps are passed over. */
   readonly bestEffort: boolean;
+  /** It keeps a system in service, and its power. */
+  readonly inService?: true | undefined;
   readonly steps: readonly TouchingStep[];
   /** Indexes of the steps that have begun. */
   readonly begun: ReadonlySet<number>;
@@ -85,7 +87,7 @@ export function abortForecast(
   { effect }: Extract<AbortVerdict, { readonly accepted: true }>,
   { mode, powerOff }: { readonly mode: AbortMode; readonly powerOff: boolean | null },
 ): Forecast {
-  const { nodeState, begun, phase, step } = facts;
+  const { nodeState, begun, phase, step, inService } = facts;
   const rest = { ...standing(facts), effect };
   if (effect === "BEFORE_START") return { ...rest, endsAs: "ABORTED" };
   const aborted = { ...rest, endsAs: "ABORTED", nodeState: edge(nodeState, "abort")?.to ?? nodeState } as const;
@@ -100,7 +102,7 @@ export function abortForecast(
   return {
     ...aborted,
     cutsStep: effect === "NOW" && step !== null && cancels(mode, step.interruptible),
-    powersOff: begun.size > 0 && isPoweredOffByAbort(powerOff, nodeState, phase),
+    powersOff: begun.size > 0 && isPoweredOffByAbort(powerOff, nodeState, phase, { ...(inService && { inService }) }),
   };
 }
 

@@ -92,14 +92,23 @@ export const OPERATION_KINDS = {
     mutation: "setBootDevice",
     worksInMaintenance: true,
   },
+  APPLY: {
+    description:
+      "Bring the nodes of a cluster to what it wants now: deploy, continue, install again, or repeat the steps after PROVISIONED.",
+    mutation: "applyCluster",
+    isDestructive: true,
+    putsInService: true,
+  },
   DISCOVER: { description: "Find machines at addresses and register them.", mutation: "discoverNodes" },
 } as const satisfies Record<string, Verb>;
 
 export type OperationKind = keyof typeof OPERATION_KINDS;
-/** A kind that works on nodes; a discovery works on addresses. */
-export type NodeVerb = Exclude<OperationKind, "DISCOVER">;
+/** A kind that is requested for nodes; APPLY is requested for a cluster, and a discovery for addresses. */
+export type NodeVerb = Exclude<OperationKind, "APPLY" | "DISCOVER">;
 
-export const NODE_VERBS = (Object.keys(OPERATION_KINDS) as OperationKind[]).filter((kind) => kind !== "DISCOVER");
+export const NODE_VERBS = (Object.keys(OPERATION_KINDS) as OperationKind[]).filter(
+  (kind) => kind !== "APPLY" && kind !== "DISCOVER",
+);
 
 export function verbOf(kind: OperationKind): Verb {
   return OPERATION_KINDS[kind];
@@ -239,6 +248,8 @@ export function route(verb: OperationKind, state: NodeState, options: RouteOptio
     case "POWER":
     case "BOOT_DEVICE":
       return isAtRest(state) || options.besideWork ? inPlace(["power"], state) : null;
+    case "APPLY":
+      return apply(state, options);
     case "DISCOVER":
       return null;
   }
@@ -271,6 +282,12 @@ function commission(state: NodeState, { until = "ACTIVE", keepsSystem }: RouteOp
     phases.filter((phase) => phase !== "deploy"),
     ["done"],
   );
+}
+
+/** Nodes that were taken out of service on purpose are not put back. */
+function apply(state: NodeState, options: RouteOptions): Route | null {
+  if (state === "ACTIVE") return travel(state, ["deploy"], ["done"]);
+  return state === "DECOMMISSIONED" ? null : commission(state, { keepsSystem: options.keepsSystem === true });
 }
 
 /** The route of the clean-up after a failed operation; null if there is nothing to clean up. */
@@ -350,15 +367,25 @@ export function allowedStates(verb: OperationKind, options: RouteOptions = {}): 
 }
 
 /**
- * Whether an abort or a failure in this state powers the node off by default: the phase changes disks. A leg that runs
- * in place, such as a power change of a node in `CLEAN_FAILED`, has another phase than the node's state.
+ * Whether an abort or a failure in this state powers the node off by default: the phase changes disks, and the plan
+ * does not work on a system in service. A leg that runs in place, such as a power change of a node in `CLEAN_FAILED`,
+ * has another phase than the node's state.
  */
-export function powersOffOnAbort(state: NodeState, leg: LegPhase | undefined): boolean {
+export function powersOffOnAbort(
+  state: NodeState,
+  leg: LegPhase | undefined,
+  { inService }: { readonly inService?: true } = {},
+): boolean {
   const { phase } = NODE_STATES[state];
-  return phase === leg && (phase === "clean" || phase === "deploy");
+  return !inService && phase === leg && (phase === "clean" || phase === "deploy");
 }
 
 /** Whether an abort powers the node off: as it chose, or by default. */
-export function isPoweredOffByAbort(chosen: boolean | null, state: NodeState, leg: LegPhase | undefined): boolean {
-  return chosen ?? powersOffOnAbort(state, leg);
+export function isPoweredOffByAbort(
+  chosen: boolean | null,
+  state: NodeState,
+  leg: LegPhase | undefined,
+  plan: { readonly inService?: true },
+): boolean {
+  return chosen ?? powersOffOnAbort(state, leg, plan);
 }

@@ -121,9 +121,18 @@ describe("route", () => {
     ]);
   });
 
+  test("route of a node of a cluster is that of a commission, or a deployment of an ACTIVE node [R-1045]", () => {
+    expect(route("APPLY", "ACTIVE")).toEqual(route("DEPLOY", "ACTIVE", { reinstall: true }));
+    for (const state of NODE_STATE_NAMES.filter((one) => one !== "ACTIVE" && one !== "DECOMMISSIONED"))
+      expect(route("APPLY", state, { keepsSystem: true }), state).toEqual(
+        route("COMMISSION", state, { keepsSystem: true }),
+      );
+    expect(route("APPLY", "DECOMMISSIONED")).toBeNull();
+  });
+
   test("route of a discovery does not exist: a discovery takes addresses", () => {
     for (const state of NODE_STATE_NAMES) expect(route("DISCOVER", state), state).toBeNull();
-    expect(NODE_VERBS).toEqual(KINDS.filter((kind) => kind !== "DISCOVER"));
+    expect(NODE_VERBS).toEqual(KINDS.filter((kind) => kind !== "APPLY" && kind !== "DISCOVER"));
   });
 
   test("route of an undeployment leads a retired node to MANAGEABLE, and no other node", () => {

@@ -57,6 +57,7 @@ export async function readForecastRuns(reader: Reader, runs: readonly RunRow[]):
         target: run.target,
         phase: plan.legs[run.leg]?.phase,
         bestEffort: plan.bestEffort,
+        inService: plan.inService,
         steps: plan.steps,
         begun: progress.begun,
         step,
