@@ -3,15 +3,18 @@ import type { Registry } from "../drivers/registry.ts";
 import type { Log } from "../log.ts";
 import { noopObserver } from "../observer.ts";
 import type { Observer } from "../observer.ts";
-import type { Database, Tx } from "../store/postgres/database.ts";
+import type { Database, Reader, Tx } from "../store/postgres/database.ts";
+import type { NodeFilter } from "../store/nodes/node-filter.ts";
 import type { Notifier } from "../store/postgres/notifier.ts";
 import type { StoredJson } from "../store/records.ts";
 import type { Keyring } from "../store/secrets/keyring.ts";
 import { insertAuditRows } from "../store/log/audit.ts";
 import { submitVerb } from "./admission/admit.ts";
+import { applyCluster } from "./admission/apply-cluster.ts";
 import { GroupAdmission } from "./admission/group-admission.ts";
 import { KnownPlans } from "./plans/known-plans.ts";
 import type { VerbRequest } from "./admission/request-terms.ts";
+import { pendingChanges } from "./admission/pending-changes.ts";
 import { restartWork } from "./admission/restart.ts";
 import { createAgents } from "./agents/create-agents.ts";
 import type { EngineContext, Principals } from "./context.ts";
@@ -139,6 +142,10 @@ export async function createEngine(options: EngineOptions) {
     ...requestsOf(context, database),
     /** The agents of machines, for the provisioning listener. */
     agents,
+    /** The nodes of clusters on which `applyCluster` would work, by cluster. */
+    pendingChanges: (reader: Reader, clusterIds: readonly string[]) => pendingChanges(reader, context, { clusterIds }),
+    /** The same of all clusters: matching nodes that need no person for another reason. */
+    pendingOfFleet: (reader: Reader, filter: NodeFilter | undefined) => pendingChanges(reader, context, { filter }),
     /** Writes the row of a request that none of its transactions wrote. Denials have a limit. */
     async writeAudit(request: AuditedRequest, end: AuditedEnd) {
       if (deniedRows.admits(request, end))
@@ -268,6 +275,7 @@ function requestsOf(context: EngineContext, { reader }: Database) {
         : interruptDiscovery(context, caller, operationId, { kind: "STOP", request });
     },
     restart: handle(restartWork),
+    applyCluster: handle(applyCluster),
     withdrawAbort: handle(withdrawAbort),
     unhold: handle(unhold),
     steerWaves: handle(steerWaves),

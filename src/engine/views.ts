@@ -7,6 +7,7 @@ export {
   plannedChanges,
   plannedFailure,
   plannedRollouts,
+  reasonGroups,
   refusalGroups,
   stateCounts,
   summarizePlans,

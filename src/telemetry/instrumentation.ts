@@ -20,6 +20,7 @@ export function instrumentEngine(engine: Engine, observer: Observer): Engine {
     abort: (caller, request) => admit("abort", caller, () => engine.abort(caller, request)),
     stop: (caller, request) => admit("stop", caller, () => engine.stop(caller, request)),
     restart: (caller, request) => admit("restart", caller, () => engine.restart(caller, request)),
+    applyCluster: (caller, request) => admit("apply", caller, () => engine.applyCluster(caller, request)),
     withdrawAbort: (caller, request) => admit("withdraw_abort", caller, () => engine.withdrawAbort(caller, request)),
     unhold: (caller, request) => admit("unhold", caller, () => engine.unhold(caller, request)),
     steerWaves: (caller, request) => admit("steer_waves", caller, () => engine.steerWaves(caller, request)),

@@ -69,8 +69,8 @@ export async function submitVerb(
   return submit(admission, () => context.groupAdmission.submit(context, { ...admission, named }, alone));
 }
 
-/** Admits new operations for the work that earlier ones left unfinished. */
-export async function submitRestart(context: EngineContext, admission: Admission): Promise<SubmitAnswer> {
+/** Admits new operations that have been prepared: a restart, or what a cluster wants. */
+export async function submitPrepared(context: EngineContext, admission: Admission): Promise<SubmitAnswer> {
   return submit(admission, () => admitAlone(context, admission));
 }
 

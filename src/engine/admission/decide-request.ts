@@ -2,7 +2,7 @@
 import type { Refusal } from "../../errors.ts";
 import type { FailurePolicy } from "../../lifecycle/operation-states.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
-import type { Plan, SitePolicy } from "../../store/records.ts";
+import type { Plan, SitePolicy, VerbOptions } from "../../store/records.ts";
 import type { SiteRow } from "../../store/site.ts";
 import { SecretError } from "../../store/secrets/keyring.ts";
 import type { Keyring } from "../../store/secrets/keyring.ts";
@@ -14,7 +14,8 @@ import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
 import { addressRules } from "../images/image-servers.ts";
 import type { Selection } from "../input/node-selector.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
-import { unknownNodes } from "../input/unknown-nodes.ts";
+import { missingNodes, unknownNodes } from "../input/unknown-nodes.ts";
+import { chosenOf } from "../plans/deployed-steps.ts";
 import { installStepOf } from "../plans/plan.ts";
 import { scopeFlaws } from "../plans/step-scopes.ts";
 import { overlayKeepingNulls } from "../input/variables.ts";
@@ -30,6 +31,8 @@ import { failurePolicyOf, powerOnFailureOf } from "./request-terms.ts";
 import type { RequestTerms } from "./request-terms.ts";
 import type { Submission } from "./submission.ts";
 import { createVariableCheck, refusalOf } from "./variable-flaws.ts";
+import { wantedWorkOf } from "./wanted-work.ts";
+import type { WantedBasis } from "./wanted-work.ts";
 
 /** The submissions of a request, who makes it, and on which terms. A restart of several requests has one for each. */
 export interface Admission {
@@ -75,22 +78,17 @@ export async function decidePart(
   const { registry, provisioning } = context;
   const { policy } = site;
   const rules = addressRules(tx, registry);
-  const basis = {
-    registry,
-    provisioning,
-    policy,
-    rules,
-    submission,
-    ...(busy && { busy }),
-    lockIn: terms.dryRun ? null : tx,
-  };
-  const decisions = await planNodes(tx, new Map(own.map((node) => [node.id, node])), basis);
   const { earlier, options } = submission;
   const variablesOf = await effectiveVariables(tx, context, own, {
     site,
     clusters: await clustersOf(tx, own),
     request: { earlier, given: terms.variables, hostGroup: options.hostGroup },
   });
+  const compared = { ...context, policy, rules, variablesOf };
+  const wantedOf = submission.applied && (await wantedWorkOf(tx, own, wantedBasis(submission, installed, compared)));
+  const found = { ...(busy && { busy }), ...(wantedOf && { wantedOf }) };
+  const basis = { registry, provisioning, policy, rules, submission, ...found, lockIn: terms.dryRun ? null : tx };
+  const decisions = await planNodes(tx, new Map(own.map((node) => [node.id, node])), basis);
   const powerOnFailure = powerOnFailureOf(terms, options, policy);
   const admitted: AdmittedNode[] = [];
   const answers: NodeAnswer[] = [];
@@ -102,43 +100,64 @@ export async function decidePart(
   const checkImage = await createImageCheck(tx, registry, { image, nodeIds: idsOf(own) });
   for (const { ref, nodeId } of selection.nodes) {
     const node = nodes.get(nodeId);
-    const decision = decisions.get(nodeId);
-    if (!node || !decision || "refusal" in decision) {
-      answers.push(refusedAnswer(ref, nodeId, node, decision));
+    const wanted = node && wantedOf?.(node);
+    const reason = wanted && "reason" in wanted ? wanted.reason : null;
+    const decided = node && (strangerTo(submission, node) ?? decisions.get(nodeId));
+    const variables = node && variablesOf(node);
+    const isUnreadable = decided && "plan" in decided && variables instanceof SecretError;
+    const decision = isUnreadable ? { refusal: unreadableSecret(`Node ${node.name}`, variables, nodeId) } : decided;
+    if (node && decision && "unchanged" in decision) {
+      answers.push({ ...acceptedNode(ref, nodeId, null), accepted: false, node });
       continue;
     }
-    const variables = variablesOf(node);
-    if (variables instanceof SecretError) {
-      const refusal = unreadableSecret(`Node ${node.name}`, variables, nodeId);
-      answers.push(refusedAnswer(ref, nodeId, node, { refusal }));
+    if (!node || !decision || !("plan" in decision) || !variables || variables instanceof SecretError) {
+      answers.push({ ...refusedAnswer(ref, nodeId, node, decision), reason });
       continue;
     }
-    const one = {
-      ...decision,
-      node,
-      variables,
-      powerOnFailure: mayPowerOff(decision.plan) ? powerOnFailure : null,
-    };
+    const one = { ...decision, node, variables, powerOnFailure: mayPowerOff(decision.plan) ? powerOnFailure : null };
     const { flaws, warnings } = await checkVariables(one);
     const { flaws: unfit, rootDisk } = await checkImage(node, decision.plan, one.variables.values);
     const refused = refusalOf(node, flaws) ?? decisionOf(unfit);
-    if (refused) answers.push(refusedAnswer(ref, nodeId, node, refused));
+    if (refused) answers.push({ ...refusedAnswer(ref, nodeId, node, refused), reason });
     else {
       admitted.push({ ...one, rootDisk });
       const imageId = installStepOf(one.plan) ? (image?.id ?? null) : null;
-      answers.push({ ...acceptedAnswer(ref, one), warnings, imageId, rootDisk, part });
+      answers.push({ ...acceptedAnswer(ref, one), warnings, imageId, rootDisk, part, reason });
     }
   }
   return { submission, selection, installed, onFailure, answers, admitted };
+}
+
+/** The refusal of a node that has left the cluster since it was selected; null if it is in it. */
+function strangerTo({ applied }: Submission, { name, clusterId }: NodeRow): NodeDecision | null {
+  if (!applied || clusterId === applied.clusterId) return null;
+  return { refusal: missingNodes([name], `${name} is not in cluster ${applied.clusterName}.`) };
+}
+
+function wantedBasis(
+  { applied, options, userData }: Submission,
+  installed: OperationImage,
+  basis: Pick<WantedBasis, "registry" | "keyring" | "policy" | "rules" | "variablesOf">,
+): WantedBasis {
+  const namesImage = applied?.namesImage === true;
+  const install = {
+    image: namesImage ? installed.image : null,
+    userData: namesImage || userData !== undefined ? installed.userData : undefined,
+    hasOwnUserData: userData !== undefined,
+  };
+  return { ...basis, installOf: () => install, reinstall: options.reinstall === true };
 }
 
 function decisionOf([first, ...further]: readonly Refusal[]): NodeDecision | null {
   return first ? { refusal: first, further } : null;
 }
 
-/** Whether a failure of the plan may power the node off: a best-effort plan leaves the power to its steps. */
-function mayPowerOff({ bestEffort, legs }: Plan): boolean {
-  return !bestEffort && legs.some(({ phase }) => phase === "clean" || phase === "deploy");
+/**
+ * Whether a failure of the plan may power the node off: a best-effort plan leaves the power to its steps, and a system
+ * in service keeps it.
+ */
+function mayPowerOff({ bestEffort, inService, legs }: Plan): boolean {
+  return !bestEffort && !inService && legs.some(({ phase }) => phase === "clean" || phase === "deploy");
 }
 
 export type NodesById = ReadonlyMap<string, NodeRow>;
@@ -155,7 +174,10 @@ export async function judgeRequest(
   keyring: Keyring,
   { caller, policy, terms, parts }: DecidedRequest,
 ): Promise<Judgement> {
-  const forbidden = parts.flatMap(({ submission: { options } }) => scopeFlaws(caller, options, policy));
+  const forbidden = parts.flatMap((part) => [
+    ...scopeFlaws(caller, part.submission.options, policy),
+    ...chosenAgain(part).flatMap((choice) => scopeFlaws(caller, choice, policy)),
+  ]);
   if (forbidden.length > 0) return { answer: refuseRequest(forbidden) };
   const answers = parts.flatMap((part) => part.answers);
   const isRefused = answers.some(({ refusal }) => refusal !== null);
@@ -179,6 +201,16 @@ export async function judgeRequest(
   if (tooLarge.length > 0) return { answer: refuseRequest(tooLarge) };
   if (terms.dryRun) return { answer: { operationId: null, results: answers, refusals: [], replayed: false, planHash } };
   return { planHash, answers };
+}
+
+/** The steps by which nodes of a cluster were deployed, if they were chosen: they demand the same rights again. */
+function chosenAgain({ submission, admitted }: DecidedPart): Pick<VerbOptions, "steps" | "runbook">[] {
+  if (submission.kind !== "APPLY") return [];
+  const plans = new Set(admitted.map(({ plan }) => plan));
+  return [...plans].flatMap((plan) => {
+    const chosen = chosenOf(plan);
+    return chosen ? [{ steps: chosen.steps, ...(chosen.runbook != null && { runbook: chosen.runbook }) }] : [];
+  });
 }
 
 function refusedAnswer(

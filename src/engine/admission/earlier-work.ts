@@ -26,6 +26,11 @@ export type RestartFrom = keyof typeof RESTART_FROM;
 
 const RESTARTABLE = new Set(["STOPPED", "FAILED", "ABORTED", "UNDONE"]);
 
+/** Whether a run has ended before its target, or was undone. */
+export function isRestartable({ state }: Pick<RunRow, "state">): boolean {
+  return RESTARTABLE.has(state);
+}
+
 /**
  * Why the newest work of a node cannot be taken up; null if it can. `isAnother`: the request named an operation, and
  * the work is not of this one.
@@ -36,7 +41,7 @@ export function refusalOfRestart(
   run: RunRow | undefined,
   isAnother: boolean,
 ): Refusal | null {
-  if (run && node && RESTARTABLE.has(run.state) && !isAnother) return null;
+  if (run && node && isRestartable(run) && !isAnother) return null;
   if (run && run.finishedAt === null)
     return {
       code: "BUSY",
@@ -93,6 +98,9 @@ function keptOf(
   { stage, poweredOff }: { readonly stage: Stage; readonly poweredOff: boolean },
 ): Pick<EarlierWork, "firstLeg" | "done"> {
   const isDone = (index: number) => succeeded.has(index) || plan.steps[index]?.kept === true;
+  // Work on a system in service was not to install it, so it is never installed again.
+  if (plan.inService && stage !== "NONE" && from !== "UNFINISHED_STEP")
+    return { firstLeg: 0, done: keysWhere(plan, ({ kept }) => kept) };
   if (from === "BEGINNING") return { firstLeg: 0, done: new Set() };
   const deploy = plan.legs.findIndex(({ phase }) => phase === "deploy");
   const provisioned = plan.steps.findIndex(({ reaches }, index) => reaches === "PROVISIONED" && isDone(index));

@@ -23,12 +23,15 @@ import { agentFlaw } from "../plans/agent-check.ts";
 import { installFlaw } from "../plans/install-check.ts";
 import { installedSteps, keepSteps, keysOf, planSteps } from "../plans/plan.ts";
 import type { PlanRequest } from "../plans/plan.ts";
+import { chosenOf } from "../plans/deployed-steps.ts";
 import { PHASE_OF_LIST, choicePath } from "../plans/step-selection.ts";
 import type { EffectiveVariables } from "./effective-variables.ts";
 import { refusalOfForcedPower, waitingRuns } from "./forced-power.ts";
 import type { WaitingRun } from "./forced-power.ts";
 import { NO_DRIVERS, factsOf } from "./node-facts.ts";
 import type { EarlierWork, Submission } from "./submission.ts";
+import { refusalOfWanted, wantedSteps } from "./wanted-work.ts";
+import type { WantedWork } from "./wanted-work.ts";
 
 /** The work on an admitted node. `earlier`: the run that a restart continues. */
 export interface PlannedWork {
@@ -49,8 +52,11 @@ export interface AdmittedNode extends PlannedWork {
   readonly rootDisk: RootDisk | null;
 }
 
-/** `further`: more reasons for the refusal. */
-export type NodeDecision = PlannedWork | { readonly refusal: Refusal; readonly further?: readonly Refusal[] };
+/** `further`: more reasons for the refusal. `unchanged`: the node is as its cluster wants it. */
+export type NodeDecision =
+  | PlannedWork
+  | { readonly refusal: Refusal; readonly further?: readonly Refusal[] }
+  | { readonly unchanged: true };
 
 export interface PlanBasis {
   readonly registry: Registry;
@@ -60,6 +66,8 @@ export interface PlanBasis {
   readonly submission: Submission;
   /** The unfinished work on the nodes, if it has been read. */
   readonly busy?: ReadonlyMap<string, BusyNode>;
+  /** The work that is wanted on a node, if the request is for a cluster. */
+  readonly wantedOf?: ((node: NodeRow) => WantedWork) | undefined;
   /** Null in a dry run, which locks nothing. */
   readonly lockIn: Tx | null;
 }
@@ -85,21 +93,31 @@ export async function planNodes(
     await yieldWhenDue();
     const composed = basis.registry.compose(node);
     const facts = factsOf(node, composed, busy.get(node.id) ?? null, failed.get(node.id));
+    const wanted = basis.wantedOf?.(node);
+    if (wanted?.kind === "NOTHING" && !facts.busyWith) {
+      decisions.set(node.id, { unchanged: true });
+      continue;
+    }
     const earlier = submission.earlierOf?.(node) ?? null;
     const found = routeFor(facts, submission, earlier);
     if ("refusal" in found) {
       decisions.set(node.id, found);
       continue;
     }
+    const refusal = wanted ? refusalOfWanted(node, wanted, submission) : null;
+    if (refusal) {
+      decisions.set(node.id, { refusal });
+      continue;
+    }
     const composition = "composition" in composed ? composed.composition : NO_DRIVERS;
-    const decision = await plans.planFor(node, { route: found.route, composition, earlier });
+    const decision = await plans.planFor(node, { route: found.route, composition, earlier, wanted });
     decisions.set(node.id, facts.busyWith ? besideWork(node, decision, waiting.get(node.id)) : decision);
   }
   return decisions;
 }
 
 function besideWork(node: NodeRow, decision: NodeDecision, waiting: WaitingRun | undefined): NodeDecision {
-  if ("refusal" in decision) return decision;
+  if (!("plan" in decision)) return decision;
   const refusal = refusalOfForcedPower(node, waiting, decision.plan);
   return refusal ? { refusal } : { ...decision, ...(waiting && { waiting }) };
 }
@@ -125,14 +143,20 @@ class SharedPlans {
       route,
       composition,
       earlier,
-    }: Pick<PlanRequest, "route" | "composition"> & { readonly earlier: EarlierWork | null },
+      wanted,
+    }: Pick<PlanRequest, "route" | "composition"> & {
+      readonly earlier: EarlierWork | null;
+      readonly wanted: WantedWork | undefined;
+    },
   ): Promise<NodeDecision> {
     const { policy, submission } = this.#basis;
     // A requested cleaning takes place even if automatic cleaning is disabled.
-    const chosen = chosenSteps(submission);
+    const chosen = chosenSteps(submission, { earlier, wanted });
     const automaticCleaning = submission.kind === "CLEAN" || cleansAutomatically(policy, node);
     const inMaintenance = node.maintenanceSince !== null;
-    const key = JSON.stringify([node.driver, node.borrowed, node.fallbacks, route, automaticCleaning, inMaintenance]);
+    const list = submission.kind === "APPLY" ? chosen : null;
+    const { driver, borrowed, fallbacks } = node;
+    const key = JSON.stringify([driver, borrowed, fallbacks, route, automaticCleaning, inMaintenance, list]);
     const fresh = this.#fresh.get(key);
     // Refusals are not shared, because they name the node.
     const planned = fresh
@@ -158,13 +182,17 @@ class SharedPlans {
     this.#fresh.set(key, planned.plan);
     const flaw = installFlaw(node, { plan: planned.plan, composition, policy, automaticCleaning, chosen });
     if (flaw) return { refusal: flaw };
-    const done = earlier?.done ?? keptOfNew(node, submission, planned.plan);
-    const keptKey = JSON.stringify([key, ...done]);
-    const plan = this.#kept.get(keptKey) ?? (done.size > 0 ? keepSteps(planned.plan, done) : planned.plan);
+    const inService = wanted?.kind === "CONFIGURE" || (earlier?.plan.inService === true && node.stage !== "NONE");
+    const done = earlier?.done ?? keptOfNew(node, { submission, wanted }, planned.plan);
+    const keptKey = JSON.stringify([key, inService, ...done]);
+    const kept = this.#kept.get(keptKey) ?? (done.size > 0 ? keepSteps(planned.plan, done) : planned.plan);
+    const plan = inService && !kept.inService ? { ...kept, inService } : kept;
     this.#kept.set(keptKey, plan);
     const agentless = agentFlaw(node, plan, { composition, provisioning: this.#basis.provisioning });
     if (agentless) return { refusal: agentless };
-    const erases = erasesData(node, plan.steps, earlier ? keptSteps(earlier) : plan.steps.filter(({ kept }) => kept));
+    const erases = inService
+      ? plan.steps.some((step) => !step.kept && step.touches?.includes("DISKS"))
+      : erasesData(node, plan.steps, earlier ? keptSteps(earlier) : plan.steps.filter((step) => step.kept));
     if (erases && !earlier && submission.kind === "REDEPLOY" && !submission.options.reinstall)
       return { refusal: unaskedErasure(node) };
     return { plan, target: route.target, erasesData: erases, earlier: earlier?.run ?? null };
@@ -186,21 +214,34 @@ function keptSteps({ plan, done }: EarlierWork): PlannedStep[] {
   return plan.steps.filter((_, index) => done.has(keys[index] ?? ""));
 }
 
-/** Keys of the steps that a new request keeps: those of the system that a commission finds installed. */
-function keptOfNew(node: NodeRow, { kind, options }: Submission, plan: Plan): ReadonlySet<string> {
-  return kind === "COMMISSION" && keepsSystem(node, options) ? installedSteps(plan) : new Set();
+/** Keys of the steps that a new request keeps: those of the system that it finds installed. */
+function keptOfNew(
+  node: NodeRow,
+  {
+    submission: { kind, options },
+    wanted,
+  }: { readonly submission: Submission; readonly wanted: WantedWork | undefined },
+  plan: Plan,
+): ReadonlySet<string> {
+  const completes = kind === "COMMISSION" || kind === "APPLY";
+  return wanted?.kind === "CONFIGURE" || (completes && keepsSystem(node, options)) ? installedSteps(plan) : new Set();
 }
 
-function chosenSteps({ kind, options, restarts }: Submission): PlanRequest["chosen"] {
+function chosenSteps(
+  { kind, options, restarts }: Submission,
+  { earlier, wanted }: { readonly earlier: EarlierWork | null; readonly wanted: WantedWork | undefined },
+): PlanRequest["chosen"] {
+  if (kind === "APPLY") return earlier ? chosenOf(earlier.plan) : wantedSteps(wanted);
   const phase = PHASE_OF_LIST[kind];
   if (!phase || !options.steps) return undefined;
-  return { phase, steps: options.steps, path: restarts === null ? choicePath(options) : undefined };
+  const { steps, runbook = null } = options;
+  return { phase, steps, runbook, path: restarts === null ? choicePath(options) : undefined };
 }
 
 /** The route of a submission on a node, or why there is none. */
 export function routeFor(
   facts: ReturnType<typeof factsOf>,
-  { kind, options }: Pick<Submission, "kind" | "options">,
+  { kind, options, applied }: Pick<Submission, "kind" | "options" | "applied">,
   earlier: EarlierWork | null,
 ): { readonly route: Route } | { readonly refusal: Refusal } {
   const resumed = earlier && {
@@ -211,6 +252,7 @@ export function routeFor(
     verb: kind,
     options: { ...options, manualCleaning: options.steps !== undefined },
     force: options.force ?? false,
+    leavesFaulty: applied !== undefined,
     ...resumed,
   });
   return decision.admitted ? { route: decision.route } : { refusal: decision.refusal };

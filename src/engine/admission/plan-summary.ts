@@ -24,6 +24,12 @@ export interface PlanGroup {
   readonly answers: readonly NodeAnswer[];
 }
 
+/** Nodes on which a cluster wants work for the same reason. */
+export interface ReasonGroup {
+  readonly reason: string;
+  readonly answers: readonly NodeAnswer[];
+}
+
 /** Nodes that are refused with one code. A node with several reasons is in several groups. */
 export interface RefusalGroup {
   readonly code: ErrorCode;
@@ -72,6 +78,12 @@ function createGroupKeys(): (answer: NodeAnswer, plan: Plan, part: PlannedPart) 
     hashes.set(plan, hash);
     return `${kind} ${hash} ${target ?? ""} ${imageId ?? ""} ${powerOnFailure ?? ""}`;
   };
+}
+
+/** The nodes on which a cluster wants work, refused ones included, by reason, largest group first. */
+export function reasonGroups(answers: readonly NodeAnswer[]): readonly ReasonGroup[] {
+  const groups = Map.groupBy(answers, ({ reason }) => reason ?? null);
+  return largestFirst([...groups].flatMap(([reason, own]) => (reason === null ? [] : [{ reason, answers: own }])));
 }
 
 /** The refusals of nodes by code, largest group first. */

@@ -22,7 +22,7 @@ import { idsOf, nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
 import type { Acceptance, NodeAnswer, SubmitAnswer } from "../input/answers.ts";
-import { submitRestart } from "./admit.ts";
+import { submitPrepared } from "./admit.ts";
 import { earlierWorkOf, refusalOfRestart } from "./earlier-work.ts";
 import type { RestartFrom } from "./earlier-work.ts";
 import { inputHashWith, isHashOfInput, replayOf } from "./idempotency.ts";
@@ -65,7 +65,7 @@ export async function restartWork(
   });
   if ("answer" in prepared) return prepared.answer;
   const { submissions, selected, passedOver, unknown } = prepared;
-  const answer = await submitRestart(context, { caller, terms, inputHash, isSameInput, submissions });
+  const answer = await submitPrepared(context, { caller, terms, inputHash, isSameInput, submissions });
   if (answer.replayed) return answer;
   return {
     ...answer,
@@ -199,11 +199,11 @@ function carriedWaves({ waves }: OperationRow): WaveOptions | undefined {
   };
 }
 
-/** By node id. */
-async function earlierWork(
+/** By node id. `cleanedUp`: runs whose nodes were cleaned up afterwards. */
+export async function earlierWork(
   reader: Reader,
-  request: RestartRequest,
-  { taken, cleanedUp }: Awaited<ReturnType<typeof unfinishedWork>>,
+  request: Pick<RestartRequest, "from">,
+  { taken, cleanedUp }: { readonly taken: readonly TakenNode[]; readonly cleanedUp: ReadonlySet<string> },
 ): Promise<Map<string, EarlierWork>> {
   const plans = await plansByHashes(reader, [...new Set(taken.map(({ run }) => run.planHash))]);
   const succeeded = await succeededSteps(
@@ -221,7 +221,7 @@ async function earlierWork(
 }
 
 /** A node that is restarted, with its unfinished run. */
-interface TakenNode {
+export interface TakenNode {
   readonly ref: string;
   readonly node: NodeRow;
   readonly run: RunRow;

@@ -125,6 +125,7 @@ function operationRow(
     options: {
       ...submission.options,
       ...(terms.powerOnFailure && { powerOnFailure: terms.powerOnFailure }),
+      ...(submission.restarts === null && submission.userData !== undefined && { ownUserData: true as const }),
       // Not those of an earlier request that this one restarts.
       givenTo: givenTo.length > 0 ? givenTo : undefined,
     },

@@ -22,8 +22,18 @@ export interface Submission {
   /** Null: none. Undefined: that of the image. A secret. */
   readonly userData: string | null | undefined;
   readonly select: (transaction: Transaction) => Promise<Selection | { readonly refusals: readonly Refusal[] }>;
-  /** The earlier work of a node that a restart continues; null for a verb. */
+  /** For APPLY: the cluster. Absent in a restart. */
+  readonly applied?: AppliedCluster;
+  /** The earlier work of a node that a restart, or a cluster, continues; null for a verb. */
   readonly earlierOf: ((node: NodeRow) => EarlierWork | null) | null;
+}
+
+/** A cluster, as a request brings its nodes to what it wants. */
+export interface AppliedCluster {
+  readonly clusterId: string;
+  readonly clusterName: string;
+  /** Whether the cluster or the request names the image. If not, one is installed where that is needed. */
+  readonly namesImage: boolean;
 }
 
 /** The run of a node that a restart continues, with its plan and what the restart keeps of it. */

@@ -13,13 +13,15 @@ import {
 } from "../../store/images.ts";
 import type { ImageRef, ImageRow } from "../../store/images.ts";
 import { nameKey } from "../../store/names.ts";
+import { clustersWithImages } from "../../store/nodes/clusters.ts";
 import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { answerEdit, requireNone } from "../input/edits.ts";
 import { listed, nodesText } from "../input/name-rules.ts";
+import { unknownImages } from "../input/unknown-images.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { deleteImageFile, imageFileName } from "./image-files.ts";
-import { refuseImages, unknownImages } from "./images.ts";
+import { refuseImages } from "./images.ts";
 import type { ImagesEdited } from "./images.ts";
 
 export interface DeleteImagesRequest {
@@ -74,6 +76,7 @@ async function usesOf({ tx }: Transaction, rows: readonly ImageRow[], force: boo
   const ids = idsOf(rows);
   const operations = Map.groupBy(await operationsWithImages(tx, ids), ({ imageId }) => imageId);
   // Read after the operations: a run that ends in between has left its image on its node.
+  const clusters = await clustersWithImages(tx, ids);
   const nodes = force ? new Map<string, never>() : await nodesWithImages(tx, ids, NODES_NAMED);
   return rows.flatMap(({ id, name }): Refusal[] => {
     const [first, ...others] = operations.get(id) ?? [];
@@ -81,6 +84,11 @@ async function usesOf({ tx }: Transaction, rows: readonly ImageRow[], force: boo
       const all = listed([first, ...others].map(({ kind, operationId }) => `${kind} ${operationId}`));
       const message = `Image ${name} is in use by unfinished operations: ${all}. Abort them, or wait for their end, before you delete the image.`;
       return [{ code: "IN_USE", message, path: PATH, operationId: first.operationId }];
+    }
+    const wanting = clusters.filter(({ imageId }) => imageId === id).map((cluster) => cluster.name);
+    if (wanting.length > 0) {
+      const message = `Image ${name} is that of ${wanting.length === 1 ? "cluster" : "clusters"} ${listed(wanting)}. Give them another one with updateCluster before you delete the image.`;
+      return [{ code: "IN_USE", message, path: PATH }];
     }
     const use = nodes.get(id);
     if (!use) return [];

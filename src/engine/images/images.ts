@@ -21,6 +21,7 @@ import type { ImageRef, ImageRow } from "../../store/images.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { Keyring } from "../../store/secrets/keyring.ts";
 import { deleteSecrets, putSecrets, SECRETS, secretsOf } from "../../store/secrets/secrets.ts";
+import { recordPendingChanges } from "../../store/log/changes.ts";
 import { nameKey } from "../../store/names.ts";
 import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
@@ -30,6 +31,7 @@ import { IMAGES_MAX, checksumFlaws, imageUrlFlaws, sizesFlaws, userDataBytes, us
 import { labelFlaws, nameFlaw, repeatedNames } from "../input/name-rules.ts";
 import { editOf } from "../audit/edits.ts";
 import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
+import { unknownImages } from "../input/unknown-images.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { imageFileBytes, imageFileName } from "./image-files.ts";
 
@@ -237,7 +239,10 @@ async function applyChange(
   const hasNewUserData = userData !== undefined && userData !== earlier;
   if (userData === null) await deleteSecrets(tx, column, image.id);
   else if (hasNewUserData) await putSecrets(tx, keyring, column, [[image.id, userData]]);
-  if (changed || hasNewUserData) await changeImage(tx, image.id, changed ?? {});
+  if (changed || hasNewUserData) {
+    await changeImage(tx, image.id, changed ?? {});
+    await recordPendingChanges(tx, image.id);
+  }
   return { ...image, ...changed, ...(hasNewUserData && { userData }) };
 }
 
@@ -247,10 +252,4 @@ async function lockKnown({ tx }: Transaction, ref: ImageRef, ifRevision: number 
   if (!image) throw new RefusalError([unknownImages([ref], ["input", "image"])]);
   requireRevision(`Image ${image.name}`, image.revision, ifRevision);
   return image;
-}
-
-export function unknownImages(refs: readonly ImageRef[], path: readonly string[]): Refusal {
-  const missing = refs.map((ref) => ("id" in ref ? ref.id : ref.name));
-  const message = `There is no image ${missing.join(", ")}. The query \`images\` lists all of them.`;
-  return { code: "NOT_FOUND", message, missing, path };
 }

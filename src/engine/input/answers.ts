@@ -43,6 +43,8 @@ export interface NodeAnswer {
   readonly imageId?: string | null;
   /** The disk on which the plan installs it; null if it is not known, and absent without a plan. */
   readonly rootDisk?: RootDisk | null;
+  /** Why a cluster wants work on the node, as in `new`; null or absent if it wants none. */
+  readonly reason?: string | null;
   /** State of the node after the plan. */
   readonly target?: NodeState | null;
   /** The node as admission read it; absent if it does not exist, and without a plan of its own. */

@@ -1,6 +1,7 @@
 /** Clusters: their names, settings and members. A cluster that is deploying or stopping cannot be changed. */
 import { randomUUID } from "node:crypto";
 import { RefusalError } from "../../errors.ts";
+import { isUuid } from "../../runtime/uuid.ts";
 import type { Refusal } from "../../errors.ts";
 import {
   clusterByName,
@@ -9,6 +10,8 @@ import {
   lockCluster,
   updateCluster as changeCluster,
 } from "../../store/nodes/clusters.ts";
+import { keepImage } from "../../store/images.ts";
+import type { ImageRef } from "../../store/images.ts";
 import { SECRETS } from "../../store/secrets/secrets.ts";
 import type { ClusterRow } from "../../store/nodes/clusters.ts";
 import { lockNodes, nodeKeys, changeNodeRows } from "../../store/nodes/nodes.ts";
@@ -23,6 +26,7 @@ import { editOf } from "../audit/edits.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { countedRefs } from "../input/answers.ts";
+import { unknownImages } from "../input/unknown-images.ts";
 import { missingNodes } from "../input/unknown-nodes.ts";
 import { variablesFlaws } from "../input/variables.ts";
 import { clusterLockRefusals } from "./cluster-lock.ts";
@@ -34,6 +38,7 @@ export interface NewCluster {
   readonly name: string;
   readonly variables?: unknown;
   readonly hostGroups?: readonly GivenHostGroup[] | undefined;
+  readonly image?: ImageRef | null | undefined;
   readonly nodes?: NodeSelector | undefined;
 }
 
@@ -44,6 +49,8 @@ export interface ClusterChange {
   readonly variables?: unknown;
   /** Replaces all of them. The variables of a group are laid over those of the present one of the same name. */
   readonly hostGroups?: readonly GivenHostGroup[] | undefined;
+  /** Null: none. */
+  readonly image?: ImageRef | null | undefined;
   readonly add?: NodeSelector | undefined;
   readonly remove?: NodeSelector | undefined;
 }
@@ -58,9 +65,11 @@ export async function createCluster(context: EngineContext, caller: Caller, give
   return editCluster(context, given, async (transaction) => {
     const id = randomUUID();
     const settings = await storedSettings(transaction, context, given, { id, variables: {}, hostGroups: {} });
-    await insertCluster(transaction.tx, { id, name: given.name, project: caller.project, variables: {}, ...settings });
+    const imageId = (await imageIdOf(transaction, given.image)) ?? null;
+    const row = { id, name: given.name, project: caller.project, variables: {}, ...settings, imageId };
+    await insertCluster(transaction.tx, row);
     const added = given.nodes ? await addNodes(transaction, id, given.nodes, ["input", "nodes"]) : [];
-    const edits = editOf(given.name, null, settings, secretsIn(context, settings));
+    const edits = editOf(given.name, null, { ...settings, imageId }, secretsIn(context, settings));
     transaction.audit(caller, { targets: [given.name, ...added], edits });
     return id;
   });
@@ -75,7 +84,8 @@ export async function updateCluster(
   return editCluster(context, change, async (transaction) => {
     const cluster = await lockKnown(transaction, ref, change.ifRevision);
     const settings = await storedSettings(transaction, context, change, cluster);
-    const changed = changedFields<ClusterRow>(cluster, { name: change.name, ...settings });
+    const imageId = await imageIdOf(transaction, change.image);
+    const changed = changedFields<ClusterRow>(cluster, { name: change.name, ...settings, imageId });
     if (changed || change.remove || change.add) await changeCluster(transaction.tx, cluster.id, changed ?? {});
     const removed = change.remove ? await removeNodes(transaction, cluster, change.remove) : [];
     const added = change.add ? await addNodes(transaction, cluster.id, change.add, ["input", "add"]) : [];
@@ -140,6 +150,14 @@ async function storedSettings(
     ...sizeFlaws("The host groups", hostGroups, HOST_GROUPS, present.hostGroups),
   ]);
   return { ...(variables && { variables }), ...(hostGroups && { hostGroups }) };
+}
+
+/** The id of a given image, which is kept until the commit. */
+async function imageIdOf({ tx }: Transaction, ref: ImageRef | null | undefined): Promise<string | null | undefined> {
+  if (ref == null) return ref;
+  const image = "id" in ref && !isUuid(ref.id) ? undefined : await keepImage(tx, ref);
+  if (!image) throw new RefusalError([unknownImages([ref], ["input", "image"])]);
+  return image.id;
 }
 
 /** Names of the variables that are secret. */

@@ -14,6 +14,7 @@ import {
 } from "../../store/runbooks.ts";
 import type { RunbookRow } from "../../store/runbooks.ts";
 import type { StepChoice } from "../../store/records.ts";
+import { recordPendingChanges } from "../../store/log/changes.ts";
 import { readSite } from "../../store/site.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
@@ -103,7 +104,9 @@ async function editRunbook(
     const runbookId = await transact(async (transaction) => {
       const { policy } = await readSite(transaction.tx);
       requireNone(stepScopeFlaws(caller, given.steps ?? [], { ...policy, path: ["input", "steps"] }));
-      return change(transaction);
+      const id = await change(transaction);
+      await recordPendingChanges(transaction.tx);
+      return id;
     });
     return { runbookId, refusals: [] };
   };

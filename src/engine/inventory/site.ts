@@ -11,6 +11,7 @@ import type { Registry } from "../../drivers/registry.ts";
 import { includesScope } from "../../lifecycle/scopes.ts";
 import { lockAllIdentities, nodesConcernedBy } from "../../store/nodes/node-identities.ts";
 import type { SitePolicy, StepPolicy, StepScope } from "../../store/records.ts";
+import { recordPendingChanges } from "../../store/log/changes.ts";
 import { SECRETS } from "../../store/secrets/secrets.ts";
 import { changeSite, lockSite, siteKey } from "../../store/site.ts";
 import type { SiteRow } from "../../store/site.ts";
@@ -86,7 +87,10 @@ export async function updateSite(
       const variables = laidOver(siteKey(site), site.variables);
       requireNone(sizeFlaws("The variables together with those of the site", variables, VARIABLES, site.variables));
       const changed = changedFields<SiteRow>(site, { policy, variables });
-      if (changed) await changeSite(transaction.tx, changed, caller.actor);
+      if (changed) {
+        await changeSite(transaction.tx, changed, caller.actor);
+        await recordPendingChanges(transaction.tx);
+      }
       const [was, is] = [site, { ...site, ...changed }].map((one) => ({ ...one.policy, variables: one.variables }));
       const secret = secretNames(context, site.variables, variables);
       transaction.audit(caller, { targets: ["site"], edits: editOf("site", was ?? null, is ?? null, secret) });

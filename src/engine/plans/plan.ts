@@ -43,6 +43,8 @@ export interface PlanRequest extends CatalogueBasis {
 export interface ChosenList {
   readonly phase: LegPhase;
   readonly steps: readonly StepChoice[];
+  /** The runbook that has the steps; absent or null: none. */
+  readonly runbook?: string | null;
   /** Path of the list in the request; absent if the request does not contain it. */
   readonly path?: readonly string[] | undefined;
 }
@@ -59,7 +61,7 @@ const WAIT_MARGIN = 60;
 const HOLD_TIMEOUT = 100 * 365 * 86_400;
 
 export async function planSteps(request: PlanRequest): Promise<PlanVerdict> {
-  const { route, composition, inMaintenance = false } = request;
+  const { route, composition, chosen, inMaintenance = false } = request;
   const steps: PlannedStep[] = [];
   const refusals: Refusal[] = [];
   for (const [leg, { phase }] of route.legs.entries()) {
@@ -75,7 +77,9 @@ export async function planSteps(request: PlanRequest): Promise<PlanVerdict> {
   }
   if (refusals.length > 0) return { refusals };
   const { legs, finish, bestEffort } = route;
-  return { plan: { legs, finish, bestEffort, ...(inMaintenance && { inMaintenance }), steps } };
+  const isChosen = chosen?.phase === "deploy" && legs.some(({ phase }) => phase === "deploy");
+  const how = isChosen ? { chosen: { runbook: chosen.runbook ?? null } } : {};
+  return { plan: { legs, finish, bestEffort, ...(inMaintenance && { inMaintenance }), ...how, steps } };
 }
 
 /** A BMC that restarts is not one that is broken. */

@@ -6,7 +6,7 @@
 import { and, asc, eq, gt, lte, sql } from "drizzle-orm";
 import type { ChangeSubject } from "./change-records.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
-import type { Reader } from "../postgres/database.ts";
+import type { Reader, Tx } from "../postgres/database.ts";
 import { changePosition, changes } from "../tables.ts";
 import { newestCursor } from "./transitions.ts";
 import type { LogCursor, LogTables } from "./transitions.ts";
@@ -20,6 +20,13 @@ export async function numberChanges(database: Reader, limit: number): Promise<nu
     sql`select case when exists (select from change_inbox) then number_changes(${limit}) else 0 end as numbered`,
   );
   return row?.numbered ?? 0;
+}
+
+/** Records that pending changes may have changed: of the clusters with an image, or of all. */
+export async function recordPendingChanges(tx: Tx, imageId?: string): Promise<void> {
+  await tx.execute(sql`
+    insert into change_inbox (subject, subject_id, event, fields)
+    select 'CLUSTER', id, 'CHANGED', array['PENDING_CHANGES'] from clusters where ${imageId ?? null}::uuid is null or image_id = ${imageId ?? null}::uuid`);
 }
 
 /** A position in the log of changes, with the time of the change there, which identifies the log. */
