@@ -38,8 +38,11 @@ export interface Followed<Row, Found extends { readonly row: Row }, Field> {
   readonly reads: ChangeFilter;
   /** Which of them are equal for it. */
   readonly merge: ChangeMerge;
-  /** Whether items are made a few times a second at most, because each one sums up many rows. */
-  readonly isPaced: boolean;
+  /**
+   * The head that it follows: `paced` and `slow` advance five times, or once, a second at most, because each item sums
+   * up many rows.
+   */
+  readonly head: "live" | "paced" | "slow";
   readonly known: KnownRows<Found>;
   /** Its key also stands for the items: it is equal for streams with the same ones. */
   readonly snapshot: SnapshotContent<Row>;
@@ -64,7 +67,7 @@ function sourceOf<Row extends { readonly id: string }, Found extends { readonly 
   followed: Followed<Row, Found, Field>,
 ): Source<Row, ChangeItem<Row, Field>, ChangeCursor> {
   const { changes } = tail;
-  const head = followed.isPaced ? changes.paced : changes.live;
+  const head = changes[followed.head];
   const since = performance.now();
 
   const windows = createChangeWindows(reader, followed, limits);

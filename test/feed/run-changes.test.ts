@@ -120,18 +120,37 @@ describe("stream of changes of clusters", () => {
     expect(await clustersSince(from)).toEqual([{ is: id, changed: null }]);
     const made = await newest();
     await ostler.engine.updateCluster(ALICE, { id }, { variables: { dns: "192.0.2.1" } });
-    expect(await clustersSince(made)).toEqual([{ is: id, changed: ["SETTINGS"] }]);
+    expect(await clustersSince(made)).toEqual([{ is: id, changed: ["SETTINGS", "PENDING_CHANGES"] }]);
     const set = await newest();
     const node = await ostler.aNode().inCluster(name).made();
-    expect(await clustersSince(set)).toEqual([{ is: id, changed: ["MEMBERS", "STATE"] }]);
+    expect(await clustersSince(set)).toEqual([{ is: id, changed: ["MEMBERS", "STATE", "PENDING_CHANGES"] }]);
     const joined = await newest();
     await sql`update nodes set description = 'not of the cluster' where id = ${node.id}`;
     expect(await clustersSince(joined)).toEqual([]);
     await ostler.begin("MANAGE", [node]);
-    expect(await clustersSince(joined)).toEqual([{ is: id, changed: ["STATE"] }]);
+    expect(await clustersSince(joined)).toEqual([{ is: id, changed: ["STATE", "PENDING_CHANGES"] }]);
     const working = await newest();
     await sql`update clusters set name = ${`${name}-2`} where id = ${id}`;
     expect(await clustersSince(working)).toEqual([{ is: id, changed: ["NAME"] }]);
+  });
+
+  test("stream of changes of clusters emits what changes their pending changes: flags, images, runbooks, the site [R-1058]", async () => {
+    const { id, name } = await aCluster();
+    const node = await ostler.aNode().inCluster(name).made();
+    const seen = async (edit: () => Promise<unknown>) => {
+      const from = await newest();
+      await edit();
+      return (await clustersSince(from)).filter((item) => "is" in item && item.is === id);
+    };
+    const pending = [{ is: id, changed: ["PENDING_CHANGES"] }];
+    expect(await seen(() => sql`update nodes set host_group = 'db' where id = ${node.id}`)).toEqual(pending);
+    expect(await seen(() => ostler.engine.setRetired(ALICE, { ids: [node.id] }, "old"))).toEqual(pending);
+    const steps = [{ interface: "deploy", name: "configure", args: {} } as const];
+    expect(
+      await seen(() => ostler.engine.createRunbook(ALICE, { name: randomUUID(), phase: "deploy", steps })),
+    ).toEqual(pending);
+    const policy = { steps: [{ step: "deploy.configure", priority: 15 }] };
+    expect(await seen(() => ostler.engine.updateSite(ALICE, policy))).toEqual(pending);
   });
 
   test("stream of changes of clusters emits both clusters of a node that moves, and that of a deleted node [R-628]", async () => {
@@ -139,7 +158,7 @@ describe("stream of changes of clusters", () => {
     const node = await ostler.aNode().inCluster(one.name).made();
     const from = await newest();
     await sql`update nodes set cluster_id = ${two.id} where id = ${node.id}`;
-    const changed = ["MEMBERS", "STATE"];
+    const changed = ["MEMBERS", "STATE", "PENDING_CHANGES"];
     expect(await clustersSince(from)).toEqual([
       { is: one.id, changed },
       { is: two.id, changed },

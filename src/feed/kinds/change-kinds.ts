@@ -38,7 +38,7 @@ export function nodeChanges(
     {
       reads: { subjects: ["NODE", "RUN"] },
       merge: mergeOfNodes(filter),
-      isPaced: false,
+      head: "live",
       known: parts.tail.changes.known.nodes,
       snapshot: nodeSnapshot(filter),
       changesOf: changesOfNodes,
@@ -60,7 +60,7 @@ export function operationChanges(
     {
       reads: { subjects: ["OPERATION", "RUN", ...(filter?.clusterId === undefined ? [] : (["CLUSTER"] as const))] },
       merge: { by: "OPERATION" },
-      isPaced: true,
+      head: "paced",
       known: parts.tail.changes.known.operations,
       snapshot: operationSnapshot(filter),
       changesOf: (rows) => changesOfOperations(parts.database.reader, filter, rows),
@@ -83,7 +83,7 @@ export function runChanges(
     {
       reads: { subjects: ["RUN"], ...of },
       merge: { by: "SUBJECT" },
-      isPaced: true,
+      head: "paced",
       known: parts.tail.changes.known.runs,
       snapshot: runSnapshot(of),
       changesOf: (rows) => changesOfRuns(of, rows),
@@ -105,7 +105,7 @@ export function clusterChanges(
     {
       reads: { subjects: ["CLUSTER", "NODE", "RUN", "OPERATION"] },
       merge: MERGE_OF_CLUSTERS,
-      isPaced: true,
+      head: "slow",
       known: parts.tail.changes.known.clusters,
       snapshot: clusterSnapshot(filter),
       changesOf: (rows) => changesOfClusters(parts.database.reader, rows),

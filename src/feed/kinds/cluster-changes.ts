@@ -3,7 +3,7 @@
  * counts of a cluster follow from its nodes and their work.
  */
 import { CLUSTER_CHANGE_COLUMNS } from "../../store/log/change-fields.ts";
-import type { ClusterChangeField } from "../../store/log/change-fields.ts";
+import type { ClusterChangeField, NodeChangeField } from "../../store/log/change-fields.ts";
 import type { ChangeRow } from "../../store/log/changes.ts";
 import type { ChangeMerge } from "../../store/log/merged-changes.ts";
 import { clusterTest } from "../../store/nodes/cluster-filter.ts";
@@ -28,7 +28,20 @@ type Change = ObjectChange<ClusterChangeField>;
 
 const FIELDS = Object.keys(CLUSTER_CHANGE_COLUMNS) as ClusterChangeField[];
 /** Every change of a cluster raises its revision; its nodes show whether its members changed. */
-const OWN_FIELDS = ["NAME", "SETTINGS"] as const satisfies readonly ClusterChangeField[];
+const OWN_FIELDS = ["NAME", "SETTINGS", "PENDING_CHANGES"] as const satisfies readonly ClusterChangeField[];
+/** Fields of nodes by which the state, and by which the pending changes of a cluster follow. */
+const STATE_FIELDS: ReadonlySet<string> = new Set<NodeChangeField>(["STATE", "STAGE", "CLUSTER"]);
+const PENDING_FIELDS: ReadonlySet<string> = new Set<NodeChangeField>([
+  "HOST_GROUP",
+  "VARIABLES",
+  "SETTINGS",
+  "MAINTENANCE",
+  "PROTECTED",
+  "RETIRED",
+  "PRESENCE",
+  "FAULT",
+  "IDENTITY_CONFLICT",
+]);
 
 /** Of a node before a change, its cluster is visible; of a cluster, its name. */
 export const MERGE_OF_CLUSTERS: ChangeMerge = { by: "NODE", before: [["clusterId"], ["name"]] };
@@ -45,8 +58,7 @@ export async function changesOfClusters(reader: Reader, rows: readonly ChangeRow
   ]);
   return rows.flatMap((row): readonly Change[] => {
     const { subject, subjectId, fields } = row;
-    if (subject === "CLUSTER")
-      return [{ id: subjectId, row, fields: OWN_FIELDS.filter((field) => fields.includes(field)) }];
+    if (subject === "CLUSTER") return [{ id: subjectId, row, fields: ownFields(fields) }];
     if (subject === "OPERATION")
       return fields.includes("INTERRUPT")
         ? (busy.get(subjectId) ?? []).map((id) => ({ id, row, fields: ["STATE"] }))
@@ -58,9 +70,16 @@ export async function changesOfClusters(reader: Reader, rows: readonly ChangeRow
 
 /** The node whose change may be visible in its cluster. */
 function nodeOf({ subject, subjectId, nodeId, event, fields }: ChangeRow): string | null {
-  const has = (...some: readonly string[]) => event !== "CHANGED" || fields.some((field) => some.includes(field));
-  if (subject === "NODE") return has("STATE", "STAGE", "CLUSTER") ? subjectId : null;
-  return subject === "RUN" && has("STATE", "INTERRUPT") ? nodeId : null;
+  const has = (isVisible: (field: string) => boolean) => event !== "CHANGED" || fields.some(isVisible);
+  if (subject === "NODE")
+    return has((field) => STATE_FIELDS.has(field) || PENDING_FIELDS.has(field)) ? subjectId : null;
+  return subject === "RUN" && has((field) => field === "STATE" || field === "INTERRUPT") ? nodeId : null;
+}
+
+/** Settings that differ from those of the deployments are pending. */
+function ownFields(fields: readonly string[]): readonly ClusterChangeField[] {
+  const all = fields.includes("SETTINGS") ? [...fields, "PENDING_CHANGES"] : fields;
+  return OWN_FIELDS.filter((field) => all.includes(field));
 }
 
 /** A change of a node, or of its run, as a change of its cluster before and of the one that it is in now. */
@@ -71,7 +90,12 @@ function throughNode(row: ChangeRow, present: string | null): readonly Change[] 
   // A new name of a cluster is also recorded as a change of its nodes.
   const isRename = isMove && event === "CHANGED" && !fields.includes("STATE") && earlier === present;
   if (isRename) return [];
-  const visible: readonly ClusterChangeField[] = isMove ? ["MEMBERS", "STATE"] : ["STATE"];
+  const changesState = subject === "RUN" || isMove || fields.some((field) => STATE_FIELDS.has(field));
+  const visible: readonly ClusterChangeField[] = [
+    ...(isMove ? (["MEMBERS"] as const) : []),
+    ...(changesState ? (["STATE"] as const) : []),
+    "PENDING_CHANGES",
+  ];
   return [...new Set([earlier, present])].flatMap((id) => (id === null ? [] : { id, row, fields: visible }));
 }
 

@@ -33,6 +33,8 @@ export interface ChangeTail extends Pick<NumberedTail<ChangeRow>, "recent"> {
   readonly live: Head;
   /** The newest change for streams whose items sum up many. */
   readonly paced: Head;
+  /** The same for those whose items read a whole cluster. */
+  readonly slow: Head;
   /** Objects as streams read them, shared. */
   readonly known: KnownObjects;
   /** Items of pages, shared by streams with equal requests. */
@@ -41,6 +43,8 @@ export interface ChangeTail extends Pick<NumberedTail<ChangeRow>, "recent"> {
 
 /** Counts of an operation are read for each of its items. */
 const PACE_MS = 200;
+/** Pending changes of a cluster are. */
+const SLOW_PACE_MS = 1_000;
 
 function knownObjects(reader: Reader): KnownObjects {
   return {
@@ -67,6 +71,7 @@ export function createChangeTail({
   return {
     ...numbered,
     paced: createPacedHead(numbered.live, PACE_MS),
+    slow: createPacedHead(numbered.live, SLOW_PACE_MS),
     known: knownObjects(reader),
     pages: createSharedPages(),
   };

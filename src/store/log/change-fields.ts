@@ -73,12 +73,16 @@ export const NODE_FACT_COLUMNS = [
 /** A change of one of these is recorded with the values before. Of the error, filters look at the code alone. */
 export const NODE_FILTER_COLUMNS = [...NODE_FACT_COLUMNS, "lastError"] as const satisfies ColumnsOf<typeof nodes>;
 
-/** STATE of a cluster follows from its nodes. */
+/**
+ * STATE of a cluster follows from its nodes. PENDING_CHANGES follow from them and its settings too, and from images,
+ * runbooks and the site, whose edits record them (`recordPendingChanges`).
+ */
 export const CLUSTER_CHANGE_COLUMNS = {
   NAME: ["name"],
-  SETTINGS: ["variables", "hostGroups"],
+  SETTINGS: ["variables", "hostGroups", "imageId"],
   MEMBERS: ["revision"],
   STATE: [],
+  PENDING_CHANGES: [],
 } as const satisfies Readonly<Record<string, ColumnsOf<typeof clusters>>>;
 
 /** PROGRESS of an operation follows from its runs, or from the addresses of a discovery. */
