@@ -22,10 +22,10 @@ const TABLE: Readonly<Record<Role, string>> = {
   viewer: `
     attention capacity cluster clusters cursorAt drivers effectiveVariables fetch__Cluster fetch__Driver fetch__Image fetch__Inventory
     fetch__Node fetch__Operation fetch__Run fetch__Runbook image images labelKeys node nodeCounts nodes nodesAt
-    operation operations plan reservedSteps run runbook runbooks site stepAttempts transitions
+    operation operations plan reservedSteps run runbook runbooks site transitions
     attentionChanges clusterChanges nodeChanges nodeCountChanges nodeTransitions operationChanges runChanges runLog`,
   operator: `
-    abort advanceWaves cleanNodes clearMaintenance clearRetired commissionNodes decommissionNodes deployNodes haltWaves
+    abort advanceWaves applyCluster cleanNodes clearMaintenance clearRetired commissionNodes decommissionNodes deployNodes haltWaves
     inspectNodes manageNodes provideNodes readNodes readPower redeployNodes releaseHolds reportPresence restart
     resumeWaves setBootDevice setMaintenance setPower setRetired stop undeployNodes withdrawAbort`,
   manager: `

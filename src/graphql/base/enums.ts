@@ -213,9 +213,10 @@ export const ClusterChangeFieldEnum = named<ClusterChangeField>(
   "What has changed of a cluster. New values may be added.",
   {
     NAME: "The field `name` of the cluster.",
-    SETTINGS: "`variables` or `hostGroups` of the cluster.",
+    SETTINGS: "`variables`, `hostGroups` or `image` of the cluster.",
     MEMBERS: "Nodes were added, removed or deleted.",
     STATE: "`state` and `nodeCounts`: the state of a node changed, or work on it began or ended.",
+    PENDING_CHANGES: "`pendingChanges` may have: the settings, a node, an image, a runbook or the site changed.",
   },
 );
 

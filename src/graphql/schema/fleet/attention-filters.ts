@@ -15,10 +15,14 @@ export type Input = JsonObject;
 export function inputForAll(input: Input, group: AttentionGroup, chosen: NodeFilterShape | undefined): Input | null {
   if (group.kind === "ON_HOLD" && group.operationId !== null && chosen === undefined)
     return { ...input, work: { operationId: globalId("Operation", group.operationId) } };
+  const outer = given(chosen);
+  if (group.clusterId !== undefined) {
+    const { nodes: _some, ...ofCluster } = input;
+    return { ...ofCluster, ...(outer && { nodes: { filter: outer } }) };
+  }
   const own = filterOf(group);
   const subject = "work" in input ? "work" : "nodes";
   if (own === null || !(subject in input)) return null;
-  const outer = given(chosen);
   const filter = { ...own, maintenance: false, ...(outer && { or: [outer] }) };
   return { ...input, [subject]: { filter } };
 }
@@ -47,6 +51,7 @@ function filterOf({ kind, state, code, driver, detail, operationId }: AttentionG
     case "WAITING":
     case "WAVES_HALTED":
     case "MAINTENANCE":
+    case "PENDING_CHANGES":
       return null;
   }
 }

@@ -61,7 +61,7 @@ interface ShownSuggestion extends Suggestion {
 
 const SuggestionRef = builder.objectRef<ShownSuggestion>("AttentionSuggestion").implement({
   description:
-    "Action that may help. It is checked on the oldest node of the group, except READ_POWER, ADVANCE_WAVES and RESUME_WAVES, which follow from the cause.",
+    "Action that may help. It is checked on the oldest node of the group, except READ_POWER, ADVANCE_WAVES, RESUME_WAVES and APPLY, which follow from the cause.",
   fields: (t) => ({
     action: t.expose("action", { type: ActionEnum, description: "Action to propose." }),
     mutation: t.string({ description: "Mutation of the action.", resolve: ({ action }) => mutationOf(action) }),
@@ -73,7 +73,7 @@ const SuggestionRef = builder.objectRef<ShownSuggestion>("AttentionSuggestion").
       type: "JSON",
       nullable: true,
       description:
-        "The same for all nodes of the group, by a filter that includes the `filter` of the request; for a hold without such a filter, by its operation. It also reaches nodes that match later, those of the same cause at another step, and for FAULT those with another fault. Null if no filter selects the nodes.",
+        "The same for all nodes of the group, by a filter that includes the `filter` of the request; for a hold without such a filter, by its operation, and for pending changes by their cluster. It also reaches nodes that match later, those of the same cause at another step, and for FAULT those with another fault. Null if no filter selects the nodes.",
     }),
   }),
 });
@@ -83,7 +83,9 @@ async function suggestionFor(group: AttentionGroup, context: Context): Promise<S
   if ("tried" in proposal) return accepted(group, proposal, context);
   const { follows: action } = proposal;
   if (action === "READ_POWER") return { action, input: { nodes: { ids: openIds(group) } } };
-  const { operationId } = group;
+  const { operationId, clusterId } = group;
+  if (clusterId !== undefined)
+    return { action, input: { cluster: { id: globalId("Cluster", clusterId) }, nodes: { ids: openIds(group) } } };
   return operationId === null ? null : { action, input: { operationId: globalId("Operation", operationId) } };
 }
 
@@ -198,7 +200,7 @@ export const AttentionGroupRef = builder.objectRef<ShownGroup>("AttentionGroup")
     since: t.field({
       type: "DateTime",
       description:
-        "Time since which the first of them needs a person. For STOPPED and DISAPPEARED, time of the node's last change.",
+        "Time since which the first of them needs a person. For STOPPED and DISAPPEARED, time of the node's last change, and for PENDING_CHANGES of the cluster's.",
       resolve: ({ since }) => new Date(since),
     }),
     nodes: t.field({

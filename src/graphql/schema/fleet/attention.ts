@@ -1,9 +1,15 @@
 /** Nodes that need a person, by cause: the query `attention`, and its live form `attentionChanges`. */
 import { answerStream, keyOfAnswer } from "../../../feed/kinds/answer-stream.ts";
 import { attentionGroups } from "../../../store/nodes/attention.ts";
-import type { Attention } from "../../../store/nodes/attention.ts";
+import type { Attention, AttentionGroup, AttentionRequest } from "../../../store/nodes/attention.ts";
+import type { PendingGroup } from "../../../engine/admission/pending-changes.ts";
+import { clustersByIds } from "../../../store/nodes/clusters.ts";
+import type { ClusterRow } from "../../../store/nodes/clusters.ts";
+import type { Reader } from "../../../store/postgres/database.ts";
 import { builder, given, needs } from "../../base/builder.ts";
 import type { FieldArgs } from "../../base/builder.ts";
+import type { Services } from "../../base/context.ts";
+import { ClusterRef } from "../../base/refs.ts";
 import { logCursorText } from "../../base/log-cursor.ts";
 import { AttentionGroupRef, AttentionKindEnum, groupArgs, groupLimits } from "./attention-groups.ts";
 import { NodeFilterInput, nodeFilter, streamFilter } from "../selectors.ts";
@@ -44,6 +50,58 @@ function attentionArgs(arg: FieldArgs) {
   };
 }
 
+builder.objectField(AttentionGroupRef, "cluster", (t) =>
+  t.field({
+    type: ClusterRef,
+    nullable: true,
+    description: "Cluster with the pending changes; null for other kinds.",
+    resolve: ({ clusterId }, _args, { load }) => (clusterId === undefined ? null : load.cluster.load(clusterId)),
+  }),
+);
+
+/** The groups of the database, and the clusters with pending changes, most nodes first. */
+async function readAttention(
+  { engine }: Pick<Services, "engine">,
+  reader: Reader,
+  request: AttentionRequest,
+): Promise<Attention> {
+  const found = await attentionGroups(reader, request);
+  if (request.kinds && !request.kinds.includes("PENDING_CHANGES")) return found;
+  const pending = await engine.pendingOfFleet(reader, request.filter);
+  const clusters = await clustersByIds(reader, [...pending.keys()]);
+  const groups = clusters.map((cluster) => pendingGroup(cluster, pending.get(cluster.id)?.groups ?? [], request));
+  const all = [...found.groups, ...groups].toSorted((a, b) => b.nodeCount - a.nodeCount);
+  return {
+    ...found,
+    groups: all.slice(0, request.first),
+    groupCount: found.groupCount + groups.length,
+    nodeCount: groups.reduce((sum, { nodeCount }) => sum + nodeCount, found.nodeCount),
+  };
+}
+
+const NO_FACTS = { state: null, code: null, step: null, driver: null, detail: null, operationId: null } as const;
+
+function pendingGroup(
+  { id, updatedAt }: ClusterRow,
+  changes: readonly PendingGroup[],
+  { nodesMax }: Pick<AttentionRequest, "nodesMax">,
+): AttentionGroup {
+  const count = changes.reduce((sum, { nodeCount }) => sum + nodeCount, 0);
+  const reason = changes[0]?.reason ?? null;
+  return {
+    kind: "PENDING_CHANGES",
+    ...NO_FACTS,
+    message: reason,
+    cause: reason,
+    causeCount: changes.length,
+    clusterId: id,
+    nodeCount: count,
+    openCount: count,
+    since: updatedAt.toISOString(),
+    nodeIds: changes.flatMap(({ nodeIds }) => nodeIds).slice(0, nodesMax),
+  };
+}
+
 builder.queryField("attention", (t) =>
   t.field({
     type: AttentionRef,
@@ -54,14 +112,10 @@ builder.queryField("attention", (t) =>
       filter: t.arg({ type: NodeFilterInput, description: "Only matching nodes; by default all." }),
       ...attentionArgs(t.arg),
     },
-    resolve: async (_root, { filter, kinds, ...limits }, { services }) => ({
-      ...(await attentionGroups(services.database.reader, {
-        filter: nodeFilter(filter),
-        kinds: given(kinds),
-        ...groupLimits(limits),
-      })),
-      chosen: given(filter),
-    }),
+    resolve: async (_root, { filter, kinds, ...limits }, { services }) => {
+      const request = { filter: nodeFilter(filter), kinds: given(kinds), ...groupLimits(limits) };
+      return { ...(await readAttention(services, services.database.reader, request)), chosen: given(filter) };
+    },
   }),
 );
 
@@ -83,7 +137,7 @@ builder.subscriptionField("attentionChanges", (t) =>
       const chosen = given(filter);
       return answerStream(services, {
         key: JSON.stringify(["attention", request, chosen]),
-        read: async (reader) => ({ ...(await attentionGroups(reader, request)), chosen }),
+        read: async (reader) => ({ ...(await readAttention(services, reader, request)), chosen }),
       });
     },
     resolve: (update) => update,

@@ -12,6 +12,7 @@ import { addMutation } from "../../base/mutation.ts";
 import { connectionOf, connectionType, EMPTY_PAGE, pageArgs, pageRequest } from "../../base/connection.ts";
 import { ClusterStateEnum, NodeStateEnum } from "../../base/enums.ts";
 import { isUuid } from "../../../runtime/uuid.ts";
+import { ImageRefInput, imageChoice } from "../images/image.ts";
 import { listPlan } from "../../execution/json-list-rewrite.ts";
 import { clusterFilter, ClusterFilterInput } from "./cluster-filter.ts";
 import { NODES_AS_TEXT, NodeConnection, nodeList, nodeListArgs } from "../nodes/node-list.ts";
@@ -186,6 +187,7 @@ addMutation("createCluster", {
       name: t.string({ required: true, description: "Unique name of the cluster." }),
       variables: t.field({ type: "JSON", description: "Settings of the cluster: a JSON object." }),
       hostGroups: t.field({ type: [HostGroupInput], description: "Host groups with settings, at most 100." }),
+      image: t.field({ type: ImageRefInput, description: "Image that its nodes should have; by default none." }),
       nodes: t.field({
         type: NodeSelectorInput,
         description: "Nodes to add at once; none of them may belong to another cluster.",
@@ -199,6 +201,7 @@ addMutation("createCluster", {
       name: input.name,
       variables: given(input.variables),
       hostGroups: given(input.hostGroups),
+      image: input.image && imageChoice(input.image),
       nodes: input.nodes ? nodeSelector(input.nodes) : undefined,
     }),
 });
@@ -222,6 +225,10 @@ addMutation("updateCluster", {
         type: [HostGroupInput],
         description: "Host groups with settings, at most 100; replaces the present ones. Their nodes stay as they are.",
       }),
+      image: t.field({
+        type: ImageRefInput,
+        description: "Image that its nodes should have; null for none. `applyCluster` installs it.",
+      }),
       add: t.field({ type: NodeSelectorInput, description: "Nodes to add." }),
       remove: t.field({ type: NodeSelectorInput, description: "Nodes to remove from the cluster; done before `add`." }),
     }),
@@ -234,6 +241,7 @@ addMutation("updateCluster", {
       name: given(input.name),
       variables: given(input.variables),
       hostGroups: given(input.hostGroups),
+      image: input.image && imageChoice(input.image),
       add: input.add ? nodeSelector(input.add) : undefined,
       remove: input.remove ? nodeSelector(input.remove) : undefined,
     }),

@@ -8,7 +8,7 @@ import type { InputFields } from "../../base/builder.ts";
 import { connectionOf, connectionType, pageArgs, pageRequest } from "../../base/connection.ts";
 import { ArchitectureEnum, BootModeEnum, ChecksumAlgorithmEnum, ImageFormatEnum } from "../../base/enums.ts";
 import { globalId, keyOf, uuidOrNone } from "../../base/ids.ts";
-import { NodeRef, OperationRef, RunRef } from "../../base/refs.ts";
+import { ClusterRef, NodeRef, OperationRef, RunRef } from "../../base/refs.ts";
 import { LabelRef } from "../nodes/node.ts";
 import { WorkResultRef } from "../work/node-work.ts";
 import { LabelInput, labelsOf } from "../selectors.ts";
@@ -174,6 +174,15 @@ builder.objectField(NodeRef, "image", (t) =>
   }),
 );
 
+builder.objectField(ClusterRef, "image", (t) =>
+  t.field({
+    type: ImageRef,
+    nullable: true,
+    description: "Image that its nodes should have; null if it wants none.",
+    resolve: ({ imageId }, _args, { load }) => (imageId === null ? null : load.image.load(imageId)),
+  }),
+);
+
 builder.objectFields(OperationRef, (t) => ({
   image: t.field({
     type: ImageRef,
@@ -209,8 +218,8 @@ builder.objectField(WorkResultRef, "image", (t) =>
   }),
 );
 
-/** Fields of the inputs of verbs that deploy. */
-export const installFields = (t: InputFields) => ({
+/** The image and the user data, in the inputs of verbs that install. */
+export const imageFields = (t: InputFields) => ({
   image: t.field({
     type: ImageRefInput,
     description:
@@ -220,17 +229,26 @@ export const installFields = (t: InputFields) => ({
     description:
       "User data for cloud-init on the installed systems, at most 64 KiB. A secret: never returned or logged. By default that of the image; null for none. A restart keeps it.",
   }),
+});
+
+/** Fields of the inputs of verbs that deploy. */
+export const installFields = (t: InputFields) => ({
+  ...imageFields(t),
   hostGroup: t.string({
     description:
       "Host group to deploy the nodes for; a node joins it at the end of its deployment. Drivers receive it as the variable `host_group`. By default the nodes keep their host group.",
   }),
 });
 
+/** The values of `imageFields` as the engine takes them. */
+export function imageOf({ image, userData }: InputShapeFromFields<ReturnType<typeof imageFields>>) {
+  return { ...(image && { image: imageChoice(image) }), ...(userData !== undefined && { userData }) };
+}
+
 /** The values of `installFields` as the engine takes them. */
-export function installOf({ image, userData, hostGroup }: InputShapeFromFields<ReturnType<typeof installFields>>) {
+export function installOf({ hostGroup, ...install }: InputShapeFromFields<ReturnType<typeof installFields>>) {
   return {
-    ...(image && { image: imageChoice(image) }),
-    ...(userData !== undefined && { userData }),
+    ...imageOf(install),
     ...(hostGroup != null && { hostGroup }),
   };
 }

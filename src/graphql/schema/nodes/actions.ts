@@ -25,6 +25,7 @@ const FURTHER_ACTIONS = {
   READ_POWER: { mutation: "readPower", description: "Read the power from the machine now." },
   ADVANCE_WAVES: { mutation: "advanceWaves", description: "Start the next wave of an operation." },
   RESUME_WAVES: { mutation: "resumeWaves", description: "Continue an operation whose waves are halted." },
+  APPLY: { mutation: OPERATION_KINDS.APPLY.mutation, description: "Bring a cluster to what it wants now." },
 } as const;
 
 export type OtherAction = keyof typeof OTHER_ACTIONS;
@@ -41,14 +42,14 @@ export function scopeOfAction(action: Action): Scope {
 }
 
 export function isVerb(action: Action): action is NodeVerb {
-  return action in OPERATION_KINDS;
+  return (NODE_VERBS as readonly Action[]).includes(action);
 }
 
 export function mutationOf(action: Action): string {
   return { ...OPERATION_KINDS, ...OTHER_ACTIONS, ...FURTHER_ACTIONS }[action].mutation;
 }
 
-const { DISCOVER: _onAddresses, ...VERB_MEANINGS } = OPERATION_KINDS;
+const { APPLY: _onCluster, DISCOVER: _onAddresses, ...VERB_MEANINGS } = OPERATION_KINDS;
 
 export const NodeActionEnum = builder.enumType("NodeAction", {
   description:

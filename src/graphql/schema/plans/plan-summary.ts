@@ -2,8 +2,14 @@
  * Plans summed up: groups of nodes with equal plans, refusals by code, the steps that change machines, and the duration
  * of the whole; for the query `plan`, for dry runs of verbs, and for accepted ones.
  */
-import { plannedChanges, plannedFailure, stateCounts, summarizePlans } from "../../../engine/views.ts";
-import type { PlanGroup, PlanSummary, PlannedChange, RefusalGroup } from "../../../engine/admission/plan-summary.ts";
+import { plannedChanges, plannedFailure, reasonGroups, stateCounts, summarizePlans } from "../../../engine/views.ts";
+import type {
+  PlanGroup,
+  PlanSummary,
+  PlannedChange,
+  ReasonGroup,
+  RefusalGroup,
+} from "../../../engine/admission/plan-summary.ts";
 import type { SubmitAnswer } from "../../../engine/input/answers.ts";
 import { ERROR_REMEDY, ERROR_STATUS } from "../../../errors.ts";
 import { pointOfNoReturn, touchesOf } from "../../../lifecycle/touches.ts";
@@ -71,6 +77,25 @@ export const RefusalGroupRef = builder.objectRef<RefusalGroup>("RefusalGroup").i
     examples: t.field({
       type: [RefusedNodeRef],
       description: "The first of them in the order of the request.",
+      args: exampleArgs(t.arg),
+      resolve: ({ answers }, { first }) => examplesOf(answers, first),
+    }),
+  }),
+});
+
+// ---- reasons
+
+const ReasonGroupRef = builder.objectRef<ReasonGroup>("ReasonGroup").implement({
+  description: "Nodes on which a cluster wants work for the same reason.",
+  fields: (t) => ({
+    reason: t.exposeString("reason", { description: "The reason, as in `WorkResult.reason`." }),
+    nodeCount: t.int({
+      description: "Number of nodes, refused ones included.",
+      resolve: ({ answers }) => answers.length,
+    }),
+    examples: t.field({
+      type: [WorkResultRef],
+      description: "The first of the nodes in the order of the request.",
       args: exampleArgs(t.arg),
       resolve: ({ answers }, { first }) => examplesOf(answers, first),
     }),
@@ -312,6 +337,19 @@ const PlanSummaryRef = builder.objectRef<PlanSummary>("PlanSummary").implement({
       resolve: ({ groups }, { first }) => firstOf(groups, first, GROUPS_MAX),
     }),
     groupCount: t.int({ description: "Number of groups in all.", resolve: ({ groups }) => groups.length }),
+    unchangedCount: t.int({
+      description: "Number of nodes that applyCluster leaves as they are, because they are what the cluster wants.",
+      resolve: ({ answers }) => answers.filter(({ plan, refusal }) => !plan && refusal === null).length,
+    }),
+    reasons: t.field({
+      type: [ReasonGroupRef],
+      description:
+        "Nodes on which applyCluster works, or would work, by reason, largest group first; empty for other verbs.",
+      args: {
+        first: t.arg.int({ required: true, defaultValue: 20, description: `Number of groups, 1 to ${GROUPS_MAX}.` }),
+      },
+      resolve: ({ answers }, { first }) => firstOf(reasonGroups(answers), first, GROUPS_MAX),
+    }),
     refusals: t.expose("refusals", {
       type: [RefusalGroupRef],
       description: "Refused nodes by code, largest group first; empty if no node is refused.",

@@ -31,6 +31,7 @@ import {
   plannedSteps,
   refusedCount,
 } from "../work/node-work.ts";
+import { ApplyClusterInput, applyRequestOf } from "../work/apply-cluster.ts";
 import { VERBS, requestOf } from "../work/verbs.ts";
 
 // ---- estimates
@@ -251,10 +252,12 @@ const PlanInput = builder.inputType("PlanInput", {
   description:
     "Verb to plan, with the input of its mutation. Exactly one field. `idempotencyKey`, `reason` and `dryRun` of the input are checked, and have no other effect.",
   isOneOf: true,
-  fields: (t) =>
-    Object.fromEntries(
+  fields: (t) => ({
+    ...Object.fromEntries(
       [...VERBS].map(([mutation, { input }]) => [mutation, t.field({ type: input, description: `Plan ${mutation}.` })]),
     ),
+    applyCluster: t.field({ type: ApplyClusterInput, description: "Plan applyCluster." }),
+  }),
 });
 
 export const PlanPayloadRef = builder.objectRef<SubmitAnswer>("PlanPayload").implement({
@@ -284,7 +287,11 @@ builder.queryField("plan", (t) =>
       "Plan of a verb, node by node: the steps in their order with an estimate of their duration and the point of no return, or the reason for a refusal. Same as the verb with `dryRun: true`: it writes nothing and blocks no other request.",
     args: { input: t.arg({ type: PlanInput, required: true, description: "Verb, with its input." }) },
     resolve: async (_root, { input }, context) => {
-      const answer = await context.services.engine.submit(callerOf(context), { ...requestOf(input), dryRun: true });
+      const { engine } = context.services;
+      const { applyCluster, ...verb } = input;
+      const answer = applyCluster
+        ? await engine.applyCluster(callerOf(context), { ...applyRequestOf(applyCluster), dryRun: true })
+        : await engine.submit(callerOf(context), { ...requestOf(verb), dryRun: true });
       await noteDenial(context, "plan", answer.refusals);
       return answer;
     },

@@ -25,7 +25,7 @@ builder.subscriptionField("clusterChanges", (t) =>
     type: ClusterChangeRef,
     ...needs("READ", { eventKey: changeKey }),
     description:
-      "Every visible change of matching clusters, in commit order and without gaps: name, settings, revision, and the state and counts that follow from their nodes. With `snapshot: true`, all matching clusters come first. With `after`, the stream continues after a cursor. With neither, it starts now. Several changes of a cluster are one item, at most five a second.",
+      "Every visible change of matching clusters, in commit order and without gaps: name, settings, revision, and the state, counts and pending changes that follow from their nodes. With `snapshot: true`, all matching clusters come first. With `after`, the stream continues after a cursor. With neither, it starts now. Several changes of a cluster are one item, at most one a second.",
     args: {
       filter: t.arg({
         type: ClusterFilterInput,

@@ -49,7 +49,7 @@ export const NodeResultRef = builder.interfaceRef<NodeResult>("NodeResult").impl
     }),
     accepted: t.exposeBoolean("accepted", {
       description:
-        "Whether the node was accepted: its work starts, or the interrupt is stored. With `dryRun`: whether nothing is in the way on this node, also if the request would be refused because of others.",
+        "Whether the node was accepted: its work starts, or the interrupt is stored. With `dryRun`: whether nothing is in the way on this node, also if the request would be refused because of others. False without an `error` if applyCluster leaves the node as it is, because it is what the cluster wants.",
     }),
     ...errorFields(t),
   }),
@@ -62,8 +62,15 @@ export const WorkResultRef = builder.objectRef<NodeResult>("WorkResult").impleme
     steps: t.field({
       type: [StepRef],
       nullable: true,
-      description: "Steps that will (with `dryRun`: would) run, in their order; null for a refused node.",
+      description:
+        "Steps that will (with `dryRun`: would) run, in their order; null for a refused node, and for one that applyCluster leaves as it is.",
       resolve: plannedSteps,
+    }),
+    reason: t.string({
+      nullable: true,
+      description:
+        "Why applyCluster works, or would work, on the node, as in `new`, `stopped in write_image` or `variables.ntp: 10.0.0.1 → 10.0.0.2`; secrets are only `changed`. Null if the node is as the cluster wants it, and for other verbs.",
+      resolve: ({ reason }) => reason ?? null,
     }),
   }),
 });
@@ -97,7 +104,7 @@ export const ACCEPTED_COUNT = "Number of nodes whose result is `accepted`.";
 export const REFUSED_COUNT =
   "Number of refused nodes. One refused node is enough to refuse the whole request, unless `acceptance` is BEST_EFFORT.";
 
-const WorkPayloadRef = builder.interfaceRef<SubmitAnswer>("WorkPayload").implement({
+export const WorkPayloadRef = builder.interfaceRef<SubmitAnswer>("WorkPayload").implement({
   description: "Answer to a request about work. `errors` is empty if the request was accepted.",
   fields: (t) => ({
     operation: t.field({
