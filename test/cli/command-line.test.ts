@@ -81,6 +81,22 @@ describe("verbs", () => {
     });
   });
 
+  test("clusters apply shows the reasons, works once, and then has nothing to do", async () => {
+    const [node = ""] = await ostler.register(1, {});
+    expect((await cli(["clusters", "create", "berlin", node, "-e", '{"ntp":"10.0.0.1"}'])).code).toBe(0);
+    const planned = await cli(["clusters", "apply", "berlin", "--dry-run"]);
+    expect(planned).toMatchObject({ code: 0, out: expect.stringContaining("1  new") });
+    expect(await cli(["clusters", "apply", "berlin"])).toMatchObject({ code: 64 });
+    expect(await cli(["clusters", "apply", "berlin", "--yes", "--wait"])).toMatchObject({ code: 0 });
+    const before = await operations();
+    const again = await cli(["clusters", "apply", "berlin", "--yes"]);
+    expect(again).toMatchObject({ code: 0, out: "", err: expect.stringContaining("1  nothing to do") });
+    expect(await operations()).toBe(before);
+    await cli(["clusters", "vars", "set", "berlin", "ntp=10.0.0.2"]);
+    const { out } = await cli(["clusters", "apply", "berlin", "--dry-run"]);
+    expect(out).toContain("1  variables.ntp: 10.0.0.1 → 10.0.0.2");
+  });
+
   test("--wait returns 1 for a failure, with step, cause and node on stderr", async () => {
     const name = await registeredNode(ostler, "AVAILABLE", FAILING);
     const { code, err } = await cli(["nodes", "deploy", name, "--wait", "--yes"]);

@@ -12,7 +12,7 @@ import { readSelection, requireSelection, selectorOf } from "./selection.ts";
 import { requireOperation } from "./session.ts";
 import { safe } from "./text.ts";
 import { choiceWord, extraVariables } from "./values.ts";
-import { INTERRUPTIONS, NODE_MARKS, NODE_VERBS, RESTART, WAVES, hasMember, inputFlags } from "./verbs.ts";
+import { APPLY, INTERRUPTIONS, NODE_MARKS, NODE_VERBS, RESTART, WAVES, hasMember, inputFlags } from "./verbs.ts";
 import type { Verb } from "./verbs.ts";
 import { awaitOperations } from "./wait.ts";
 import { changeNodes, changeWaves, inputOf, interruptWork, startWork, waitOptions, workSelector } from "./work.ts";
@@ -68,14 +68,14 @@ function verbFlags(verb: Verb): Flag[] {
     };
   });
   const has = (member: string) => hasMember(verb, member);
-  const isOnWork = ["restart", "abort", "stop", "withdrawAbort", "releaseHolds"].includes(verb.mutation);
+  const isBestEffort = BEST_EFFORT.has(verb.mutation);
   const startsWork = has("planHash");
   return [
     ...ofInput,
-    ...(startsWork && !isOnWork
+    ...(startsWork && !isBestEffort
       ? [{ form: "--best-effort", text: "start the accepted nodes if others are refused" }]
       : []),
-    ...(has("acceptance") && isOnWork ? [{ form: "--all-or-nothing", text: "refuse all if one is refused" }] : []),
+    ...(has("acceptance") && isBestEffort ? [{ form: "--all-or-nothing", text: "refuse all if one is refused" }] : []),
     ...(startsWork ? [EXTRA, ...WAVE_FLAGS] : []),
     ...(INSTALLS.has(verb.mutation) ? [{ form: "--image <name>", text: "image to install" }] : []),
     ...(startsWork || verb.mutation === "abort" || verb.mutation === "stop" ? WAIT : []),
@@ -85,7 +85,16 @@ function verbFlags(verb: Verb): Flag[] {
   ];
 }
 
-const INSTALLS = new Set<keyof Answers>(["commissionNodes", "deployNodes", "redeployNodes"]);
+/** Verbs that leave refused nodes out by default. */
+const BEST_EFFORT = new Set<keyof Answers>([
+  "applyCluster",
+  "restart",
+  "abort",
+  "stop",
+  "withdrawAbort",
+  "releaseHolds",
+]);
+const INSTALLS = new Set<keyof Answers>(["applyCluster", "commissionNodes", "deployNodes", "redeployNodes"]);
 /** Booleans that have a value, because both values mean something else than none. */
 const NULLABLE_FLAGS = new Set(["automaticCleaning", "diskless", "protected", "sharedController", "powerOff"]);
 
@@ -273,6 +282,18 @@ export const COMMANDS: readonly Command[] = [
     run: (session, [name = "", ...names], flags) =>
       fleet.changeCluster(session, name, { [word]: selectorOf(requireSelection(readSelection(names, flags))) }),
   })),
+  {
+    path: `clusters ${APPLY.word}`,
+    args: ["<cluster>", "[nodes...]"],
+    summary: APPLY.summary,
+    example: `clusters ${APPLY.example}`,
+    flags: [SELECTION[0] as Flag, ...verbFlags(APPLY)],
+    run(session, [name = "", ...names], flags) {
+      const selection = readSelection(names, flags);
+      const nodes = selection ? { nodes: selectorOf(selection) } : {};
+      return startWork(session, APPLY, { ...inputOf(APPLY, flags), cluster: { name }, ...nodes }, flags);
+    },
+  },
   {
     path: "clusters delete",
     args: ["<cluster>"],

@@ -143,6 +143,14 @@ export const RESTART: Verb<"restart"> = {
   example: "restart 24485d43 --wait",
 };
 
+export const APPLY: Verb<"applyCluster"> = {
+  word: "apply",
+  mutation: "applyCluster",
+  summary: "Bring nodes to what their cluster wants now.",
+  example: "apply berlin --wait",
+  asks: true,
+};
+
 export const INTERRUPTIONS: readonly Verb<Interruption>[] = [
   { word: "abort", mutation: "abort", summary: "Give work up, at once.", example: "abort 24485d43", asks: true },
   {
@@ -178,6 +186,7 @@ export const OTHER_WORDS: Readonly<Record<string, string>> = {
 export function commandOf(mutation: string): string {
   const nodes = [...NODE_VERBS, ...NODE_MARKS].find((verb) => verb.mutation === mutation);
   const work = [...INTERRUPTIONS, RESTART].find((verb) => verb.mutation === mutation);
+  if (mutation === APPLY.mutation) return "ostler clusters apply";
   return nodes ? `ostler nodes ${nodes.word}` : work ? `ostler operations ${work.word}` : mutation;
 }
 

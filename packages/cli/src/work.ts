@@ -50,7 +50,7 @@ type Started = Answers["deployNodes"]["answer"] & {
   readonly operations?: readonly { readonly id: string; readonly uuid: string }[];
 };
 type Plan = NonNullable<Started["summary"]>;
-type StartVerb = Verb<NodeVerb | "restart">;
+type StartVerb = Verb<NodeVerb | "applyCluster" | "restart">;
 type InterruptVerb = Verb<"abort" | "stop" | "withdrawAbort" | "releaseHolds">;
 
 /** Data loss of more nodes than these is confirmed with their number. */
@@ -122,6 +122,11 @@ export async function startWork(
     const isRefused = planned.errors.length > 0;
     if (isRefused && !(isKeyed && flags.yes)) return refused(session, planned);
     const { summary } = planned;
+    if (!isRefused && planned.acceptedCount === 0 && summary !== null && summary.unchangedCount > 0) {
+      if (session.output === "json") printJson(planned);
+      warn(planText(verb.word, summary).join("\n"));
+      return EXIT.done;
+    }
     const isShown = !isRefused && summary !== null && (verb.asks === true || touchesMachines(summary));
     if (isShown) {
       warn(planText(verb.word, summary).join("\n"));
@@ -248,6 +253,8 @@ function planText(word: string, plan: Plan): string[] {
   const firmware = changedParts.find(({ part }) => part === "FIRMWARE")?.nodeCount ?? 0;
   return [
     `${word} ${plannedCount} of ${plural(nodeCount, "node")}${about}`,
+    ...plan.reasons.map((group) => `  ${group.nodeCount}  ${group.reason}`),
+    ...(plan.unchangedCount > 0 ? [`  ${plan.unchangedCount}  nothing to do`] : []),
     ...(erasesDataCount > 0
       ? [`  erases the data of ${plural(erasesDataCount, "node")}${erasing ? `, from step ${erasing.name} on` : ""}`]
       : erasing
