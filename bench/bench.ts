@@ -10,6 +10,7 @@ import { measureAuthentication } from "./authentication.ts";
 import { measureBehind } from "./behind.ts";
 import { measureBmcs } from "./bmcs.ts";
 import { measureCli } from "./cli.ts";
+import { measureClusters } from "./clusters.ts";
 import { measureColdStart } from "./cold-start.ts";
 import { measureChanges } from "./changes.ts";
 import { measureCycle } from "./cycle.ts";
@@ -41,7 +42,7 @@ const FLAGS = {
   rounds: {
     type: "string",
     default: "2",
-    help: "cycle, ironic, triggers, recording, memory, runs, cycles, admission, lists, snapshots, readers, behind, start, tls, workers: number of rounds",
+    help: "cycle, ironic, triggers, recording, memory, runs, cycles, admission, clusters, lists, snapshots, readers, behind, start, tls, workers: number of rounds",
   },
   concurrency: {
     type: "string",
@@ -64,7 +65,7 @@ const FLAGS = {
   theirs: { type: "string", default: "200", help: "ironic: nodes of a pass of Ironic, at most as many as --bulk" },
   fleets: { type: "string", default: "100,1000,10000", help: "cycles: sizes of the fleets" },
   cycles: { type: "string", default: "10000", help: "cycles: number of cycles of each fleet" },
-  fleet: { type: "string", default: "10000", help: "fleet, snapshots, relabel: number of nodes" },
+  fleet: { type: "string", default: "10000", help: "fleet, snapshots, relabel, clusters: number of nodes" },
   nodes: { type: "string", default: "2000,10000", help: "admission: sizes of the fleets" },
   subscribers: { type: "string", default: "1,100", help: "latency: numbers of subscribers" },
   transitions: { type: "string", default: "300", help: "latency: number of transitions" },
@@ -142,6 +143,10 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   admission: {
     flags: ["nodes", "rounds", "concurrency"],
     measure: (testbed) => measureAdmission(testbed, { nodes: numbers(flags.nodes), rounds, concurrency }),
+  },
+  clusters: {
+    flags: ["fleet", "rounds"],
+    measure: (testbed) => measureClusters(testbed, { nodes: Number(flags.fleet), rounds }),
   },
   streams: {
     flags: ["fanout", "events"],
