@@ -361,6 +361,17 @@ export const REQUESTS: readonly ExampleRequest[] = [
 }`,
   },
   {
+    mutation: "applyCluster",
+    query: `mutation {
+  applyCluster(input: { cluster: { name: "berlin" }, dryRun: true }) {
+    summary { unchangedCount reasons { reason nodeCount } }
+    results { ref accepted reason error { code message } }
+    planHash
+    errors { code message }
+  }
+}`,
+  },
+  {
     mutation: "updateCluster",
     query: `mutation {
   updateCluster(input: { cluster: { name: "berlin" }, variables: { ntp: "10.0.0.2" }, remove: { names: ["berlin-02"] } }) {

@@ -2096,6 +2096,44 @@ export const RULES: readonly RuleSection[] = [
     ],
   },
   {
+    title: "Clusters that say what they want",
+    rules: [
+      {
+        id: "R-1045",
+        rule: "`applyCluster` deploys the nodes of a cluster that have no system, in one operation, whose failures leave the others alone.",
+      },
+      { id: "R-1046", rule: "If no node differs, the answer says so, and nothing is stored." },
+      {
+        id: "R-1047",
+        rule: "Other variables, another host group and other steps run the steps after PROVISIONED again; the plan names both values.",
+      },
+      {
+        id: "R-1048",
+        rule: "A failure or an abort of steps on a system in service leaves the power as it is, and no restart installs it again.",
+      },
+      { id: "R-1049", rule: "An input that is not known starts nothing." },
+      { id: "R-1050", rule: "A changed secret is shown as `changed`; neither value is in a plan, a row or an answer." },
+      { id: "R-1051", rule: "Stopped and failed nodes continue from the stage reached, and the plan names the step." },
+      {
+        id: "R-1052",
+        rule: "Nodes that are retired, protected, in maintenance, disappeared, faulty or busy are reported and left alone.",
+      },
+      { id: "R-1053", rule: "Named nodes outside of the cluster are refused by name, and nothing starts." },
+      { id: "R-1054", rule: "Of several `applyCluster` at once exactly one starts the work." },
+      { id: "R-1055", rule: "The hash of a plan of `applyCluster` holds until an input changes." },
+      {
+        id: "R-1056",
+        rule: "Another image, checksum or user data installs ACTIVE nodes again with `reinstall: true` only.",
+      },
+      {
+        id: "R-1058",
+        rule: "`clusterChanges` sends a cluster when its pending changes may have changed, at most once a second.",
+      },
+      { id: "R-1059", rule: "`attention` has the pending changes of each cluster, but no node of another group." },
+      { id: "R-1057", rule: "A node that a runbook deployed is compared with the runbook as it is now." },
+    ],
+  },
+  {
     title: "Command line",
     rules: [
       {

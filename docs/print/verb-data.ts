@@ -533,7 +533,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         mutation: "createCluster",
         whole: [
           ["INVALID_INPUT", "the name is taken or invalid, or the variables are not a JSON object"],
-          ["NOT_FOUND", "a node does not exist"],
+          ["NOT_FOUND", "a node or the image does not exist"],
           ["INVALID_STATE", "a node is in another cluster"],
         ],
       },
@@ -541,11 +541,34 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         mutation: "updateCluster",
         whole: [
           ["INVALID_INPUT", "the name is taken or invalid, or the variables are not a JSON object"],
-          ["NOT_FOUND", "the cluster or a node does not exist, or a node to be removed is not in the cluster"],
+          [
+            "NOT_FOUND",
+            "the cluster, the image or a node does not exist, or a node to be removed is not in the cluster",
+          ],
           ["INVALID_STATE", "a node is in another cluster"],
           ["CLUSTER_LOCKED", "an operation on the cluster is deploying or stopping"],
           ...STALE,
         ],
+      },
+      {
+        mutation: "applyCluster",
+        whole: [
+          ...VERB,
+          ...IMAGE_CHOICE,
+          ["NOT_FOUND", "a named node is not in the cluster"],
+          ["INVALID_INPUT", "no node of the cluster matches the filter"],
+        ],
+        single: [
+          ...NODE,
+          ...PROTECTED_OR_RETIRED,
+          ["INVALID_STATE", "the node has to be installed again, and `reinstall` is not set"],
+          ...UNABLE("deploy"),
+          ...INSTALLS_NOTHING,
+          ...IMAGE_NODE,
+        ],
+        singleMeans:
+          "Each node, in `results { error }`; the other nodes start, unless `acceptance` is ALL_OR_NOTHING. `errors` is empty if one starts",
+        see: ["planning.md", "images.md"],
       },
       {
         mutation: "deleteCluster",
@@ -572,6 +595,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ["INVALID_INPUT", "the list is empty"],
           ["NOT_FOUND", "an image does not exist"],
           ["IN_USE", "an unfinished operation installs an image; `operation` is the first one"],
+          ["IN_USE", "an image is that of a cluster"],
           ["IN_USE", "a node is installed with an image, and `force` is not set; `node` is the first one"],
         ],
         see: ["images.md"],
