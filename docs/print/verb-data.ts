@@ -553,10 +553,11 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
       {
         mutation: "applyCluster",
         whole: [
-          ...VERB,
+          ...NO_NODES,
+          ...TERMS,
           ...IMAGE_CHOICE,
           ["NOT_FOUND", "a named node is not in the cluster"],
-          ["INVALID_INPUT", "no node of the cluster matches the filter"],
+          ["INVALID_INPUT", "`nodes` is a pick, or no node of the cluster matches the filter"],
         ],
         single: [
           ...NODE,

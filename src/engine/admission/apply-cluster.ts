@@ -117,7 +117,11 @@ async function selectMembers(
   nodes: NodeSelector | undefined,
 ): Promise<Selection | Refused> {
   if (!nodes) return selectNodes(reader, { cluster: { id: clusterId } }, { path: ["input"] });
-  const found = "pick" in nodes ? await selectNodes(reader, nodes) : await selectKnownNodes(reader, nodes, NODES_PATH);
+  if ("pick" in nodes) {
+    const message = "A pick takes free nodes. Select members of the cluster, or leave `nodes` out for all of them.";
+    return { refusals: [invalidInput(message, [...NODES_PATH, "pick"])] };
+  }
+  const found = await selectKnownNodes(reader, nodes, NODES_PATH);
   if ("refusals" in found) return found;
   const clusterOf = await clustersOfNodes(reader, nodeIdsOf(found.nodes));
   const isMember = ({ nodeId }: { readonly nodeId: string }) => clusterOf.get(nodeId) === clusterId;
@@ -126,7 +130,7 @@ async function selectMembers(
   const message = `${listed(strangers)} ${strangers.length === 1 ? "is" : "are"} not in cluster ${name}.`;
   const isNamed = !("filter" in nodes) && !("all" in nodes);
   const refusals: readonly Refusal[] = [
-    ...("unknown" in found && found.unknown ? [found.unknown] : []),
+    ...(found.unknown ? [found.unknown] : []),
     ...(isNamed && strangers.length > 0 ? [missingNodes(strangers, message, NODES_PATH)] : []),
   ];
   if (refusals.length > 0) return { refusals };

@@ -51,6 +51,7 @@ import type { StoredJson } from "../../store/records.ts";
 import { releaseClaims } from "../../store/runs/run-claims.ts";
 import type { Claim } from "../../store/runs/run-claims.ts";
 import { interruptsOf } from "../../store/runs/runs.ts";
+import { SecretError, readable } from "../../store/secrets/keyring.ts";
 import type { Keyring } from "../../store/secrets/keyring.ts";
 import type { Leases } from "../claims/leases.ts";
 import type { Transact } from "../transaction.ts";
@@ -115,7 +116,11 @@ export class Runner {
     this.#parts = parts;
     const { database, notifier, log, registry, keyring, observer, nudge, abortGraceMs } = parts;
     this.#troubled = new TroubledSlots(parts.concurrency, parts.patienceMs);
-    const digest = (text: string) => keyring.digest(text);
+    // Of an unreadable key: a run must end all the same, and its input then differs from every other.
+    const digest = (text: string) => {
+      const found = readable(() => keyring.digest(text));
+      return found instanceof SecretError ? "" : found;
+    };
     const environment = { replica: randomUUID(), nudge, digest, abortGraceMs, isDraining: () => this.#isDraining };
     this.#activeRuns = new ActiveRuns({ reader: database.reader, notifier, log });
     this.#commits = new RunCommits({ ...parts, environment });
