@@ -29,6 +29,8 @@ const UNRECORDED = {
     // Every background reading changes it.
     "powerCheckedAt",
     "failedReadings",
+    // Set with `presence`.
+    "disappearedAt",
     "createdAt",
     "updatedAt",
   ],
@@ -53,6 +55,7 @@ const UNRECORDED = {
   ],
   runs: [
     "id",
+    "clusterId",
     "operationId",
     "forcedPower",
     "nodeId",

@@ -1,4 +1,4 @@
-/** The pictures of docs/console.md: the demonstration fleet in the middle of a commission, of which two nodes failed. */
+/** The pictures of docs/console.md: the demonstration fleet in the middle of a commission; two nodes failed. */
 import type { Browser } from "playwright-core";
 import { begin, script } from "./lab.ts";
 import { startService } from "./service.ts";

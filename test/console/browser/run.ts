@@ -2,8 +2,8 @@
  * `npm run tool -- console-check`: drives the console in a real browser, against a real service with simulated nodes
  * and a proxy between them that cuts. Prints a line for each check, and finally `N passed, N failed`.
  *
- * Options: --short (150 nodes), --only sign-in,outage (these scenarios alone), --pictures (pictures of each screen in both
- * themes, in `packages/console/screenshots`), --docs (takes the pictures of docs/console.md, and checks nothing).
+ * Options: --short (150 nodes), --only sign-in,outage (these scenarios alone), --pictures (pictures of each screen in
+ * both themes, in `packages/console/screenshots`), --docs (takes the pictures of docs/console.md, and checks nothing).
  */
 import { spawnSync } from "node:child_process";
 import { mkdirSync } from "node:fs";
