@@ -28,6 +28,7 @@ export const TOOLS: Readonly<Record<string, Tool>> = {
   "example-fleet": tool("examples/fleet-table/check/run.ts", "drives the example application in a browser"),
   "go-client": tool("test/clients/go/go-client.ts", "generates a Go client from the schema, and runs it"),
   certificates: tool("test/hardware/certificates.ts", "prints docs/certificates.md: conformance of the drivers"),
+  ansible: tool("test/ansible/lab.ts", "configures hosts in network namespaces with the real Ansible"),
   hardware: tool("test/hardware/ipmi-fleet.ts", "work on a fleet of simulated IPMI BMCs"),
   "hardware-tests": tool(
     "node_modules/vitest/vitest.mjs run --config vitest.hardware.config.ts",

@@ -6,6 +6,7 @@
 import { parseArgs } from "node:util";
 import { messageOf } from "../src/errors.ts";
 import { measureAdmission } from "./admission.ts";
+import { measureAnsible } from "./ansible.ts";
 import { measureAuthentication } from "./authentication.ts";
 import { measureBehind } from "./behind.ts";
 import { measureBmcs } from "./bmcs.ts";
@@ -118,6 +119,7 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
     flags: ["bmcs", "group"],
     measure: (testbed) => measureBmcs(testbed, { bmcs: Number(flags.bmcs), group: Number(flags.group) }),
   },
+  ansible: { flags: ["rounds"], named: true, measure: (testbed) => measureAnsible(testbed, rounds) },
   latency: {
     flags: ["subscribers", "transitions"],
     measure: (testbed) =>

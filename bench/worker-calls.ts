@@ -67,6 +67,7 @@ const call: StepCall<unknown> = {
   callback: null,
   callbackPath: "",
   attemptKey: "",
+  fence: 1,
   variables: {},
   image: null,
   userData: null,

@@ -64,7 +64,7 @@ export const ERROR_MEANING: Readonly<Record<ErrorCode, string>> = {
     "409: another node seems to be the same machine: it has the same management controller, UUID, serial number or MAC address. The message names both.",
   CLUSTER_LOCKED: "409: the cluster is DEPLOYING or STOPPING.",
   STALE_REVISION:
-    "409: the object no longer has the revision that the request names, the plan no longer has the hash in `planHash`, or the selection no longer has as many nodes as `expectedCount`.",
+    "409: the object no longer has the revision that the request names, the plan no longer has the hash in `planHash`, or the selection no longer has as many nodes as `expectedCount`. As the failure of a step: its driver's files have changed since the plan.",
   IDEMPOTENCY_MISMATCH: "409: the idempotency key was used with another input.",
   IN_USE: "409: an unfinished operation, a node, a principal or a token uses the object.",
   IMAGE_UNFIT: "409: the image does not fit the machine; the refusal says in what: architecture, boot mode or size.",
@@ -102,7 +102,7 @@ export const ERROR_REMEDY: Readonly<Record<ErrorCode, string>> = {
   IDENTITY_CONFLICT:
     "Delete one of the two nodes, correct its address, or say that the value is shared: `sharedController` of the node, `sharedIdentities` of the site.",
   CLUSTER_LOCKED: "Wait for the end of the operation on the cluster, stop it, or abort it.",
-  STALE_REVISION: "Read the object or the plan again, and repeat the request.",
+  STALE_REVISION: "Read the object or the plan again, and repeat the request; restart a run.",
   IDEMPOTENCY_MISMATCH: "Use another idempotency key.",
   IN_USE: "Wait until nothing uses the object.",
   IMAGE_UNFIT: "Choose an image that fits the machine, or correct the settings that the message names.",

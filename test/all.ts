@@ -14,6 +14,7 @@ import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { missingForBrowser } from "../examples/fleet-table/check/requirements.ts";
+import { missingForHosts } from "./ansible/prerequisites.ts";
 import { missingForPowerCuts } from "./durability/power-cuts.ts";
 import { missingForLab } from "./e2e/prerequisites.ts";
 import { missingForRelease } from "./release/prerequisites.ts";
@@ -204,6 +205,13 @@ const PARTS: readonly Part[] = [
     command: ["test/e2e/e2e.ts", "--short"],
     short: null,
     missing: missingForLab,
+  },
+  {
+    name: "ansible",
+    about: "hosts in network namespaces are configured with Ansible",
+    command: ["test/ansible/lab.ts"],
+    short: null,
+    missing: missingForHosts,
   },
   {
     name: "release",

@@ -31,8 +31,9 @@ const config = readConfig({ OSTLER_DATA: "/var/lib/ostler" }, []);
 const PROGRAM = "/usr/lib/ostler";
 const SETTINGS = "/etc/ostler/ostler.env";
 const TOKEN = "/etc/ostler/token";
+/** Of the plugins that a service can load without a project of Ansible. */
 const PLUGINS = readdirSync(join(ROOT, "plugins"), { withFileTypes: true })
-  .flatMap((entry) => (entry.isDirectory() && entry.name !== "fake" ? [entry.name] : []))
+  .flatMap((entry) => (entry.isDirectory() && entry.name !== "fake" && entry.name !== "ansible" ? [entry.name] : []))
   .toSorted();
 
 /** The matches of the pattern's group, each once and in order. */

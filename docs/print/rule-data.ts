@@ -2210,4 +2210,65 @@ export const RULES: readonly RuleSection[] = [
       },
     ],
   },
+  {
+    title: "Configuration over SSH",
+    rules: [
+      {
+        id: "R-1215",
+        rule: "A node whose drivers have no power is verified by a login; its power is UNKNOWN, and is not read in the background.",
+      },
+      {
+        id: "R-1216",
+        rule: "A change of the power of such a node is refused with UNSUPPORTED_BY_DRIVER, as a verb and in a list of steps.",
+      },
+      {
+        id: "R-1217",
+        rule: "An abort or a failure leaves the power of such a node, and reports no error because of it.",
+      },
+      {
+        id: "R-1218",
+        rule: "A plan has the revision of what its steps run; another revision is another plan, and its hash is refused.",
+      },
+      { id: "R-1219", rule: "A step is refused with STALE_REVISION if what it runs has changed since the plan." },
+      {
+        id: "R-1220",
+        rule: "A play gets its node in the host group, and the effective variables as data that Ansible does not evaluate.",
+      },
+      { id: "R-1221", rule: "Variables that would lead the login of a node to another machine are refused." },
+      {
+        id: "R-1222",
+        rule: "Private keys, passwords and variables are in no file, argument or environment while a play runs.",
+      },
+      {
+        id: "R-1223",
+        rule: "The data of `set_stats` is the output of the step, and the step log has plays, tasks and results.",
+      },
+      {
+        id: "R-1224",
+        rule: "A play that fails names the cause: the task, the login, the host key, Python, or the place of the error.",
+      },
+      { id: "R-1225", rule: "An abort ends all processes of a play before the step ends." },
+      { id: "R-1226", rule: "A worker that ends, whatever the cause, leaves no process of a play." },
+      {
+        id: "R-1227",
+        rule: "On one machine no process of an earlier run of a node is left when the next one begins, and an earlier run that was paused does not begin.",
+      },
+      {
+        id: "R-1228",
+        rule: "A host key is known, or accepted at its first use by choice; after that another one is refused, until a request installs the system again.",
+      },
+      {
+        id: "R-1229",
+        rule: "The revision of a project changes with the name, the content and the rights of each of its files.",
+      },
+      {
+        id: "R-1230",
+        rule: "A play declares whether it can be interrupted and repeated; by default it is AT_BOUNDARY, and only `configure` is idempotent.",
+      },
+      {
+        id: "R-1231",
+        rule: "The steps of several drivers that deploy a node run by priority; a restart keeps the system that one of them has installed.",
+      },
+    ],
+  },
 ];

@@ -106,7 +106,7 @@ function control({ version, architecture }: DebRequest, kilobytes: number): stri
     `Installed-Size: ${kilobytes}`,
     `Depends: ${DEPENDS}`,
     "Recommends: ipmitool, qemu-utils",
-    "Suggests: dnsmasq-base, ipxe, postgresql",
+    "Suggests: ansible-core, dnsmasq-base, ipxe, openssh-client, postgresql, sshpass",
     "Section: admin",
     "Priority: optional",
     "Description: control plane for fleets of bare-metal machines",

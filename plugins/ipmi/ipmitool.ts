@@ -4,13 +4,14 @@
  * signal.
  */
 import { execFile } from "node:child_process";
-import { accessSync, constants, existsSync, lstatSync, mkdirSync, statSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { delimiter, join } from "node:path";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import type { Call } from "../../src/drivers/driver.ts";
 import { IpmiError, beforeChange, classifyFailure } from "./failure.ts";
 import { PRESENCE_MILLISECONDS, bmcAnswers } from "./presence.ts";
 import { bmcName } from "../bmc-settings.ts";
+import { privateFolder } from "../private-folder.ts";
+import { programOnPath } from "../program-on-path.ts";
 import { silentSeconds } from "./settings.ts";
 import type { IpmiSettings } from "./settings.ts";
 import { timeLeft } from "./time-left.ts";
@@ -184,12 +185,11 @@ function execute(options: {
  * nothing to remove. If the folder cannot be created, or is deleted, calls are only slower.
  */
 function createHome(): string {
-  const home = join(tmpdir(), `ostler-ipmi-${process.getuid?.() ?? 0}`);
+  const home = privateFolder("ipmi");
+  if (home === undefined) return NO_HOME;
   const lists = join(home, ".local", "usr", "share", "misc");
   const list = join(lists, "enterprise-numbers.txt");
   try {
-    mkdirSync(home, { recursive: true, mode: 0o700 });
-    if (!isOurs(home)) return NO_HOME;
     mkdirSync(lists, { recursive: true });
     if (!existsSync(list)) writeFileSync(list, "0\n  Reserved\n");
     return home;
@@ -199,22 +199,3 @@ function createHome(): string {
 }
 
 const NO_HOME = "/nonexistent";
-
-/** True for a folder of this user to which no other user can write. */
-function isOurs(folder: string): boolean {
-  const { mode, uid } = lstatSync(folder);
-  return uid === (process.getuid?.() ?? 0) && (mode & 0o170077) === 0o040000;
-}
-
-function programOnPath(name: string): string | undefined {
-  for (const folder of (process.env["PATH"] ?? "").split(delimiter)) {
-    const file = join(folder, name);
-    try {
-      accessSync(file, constants.X_OK);
-      if (statSync(file).isFile()) return file;
-    } catch {
-      // Not in this folder; try the next.
-    }
-  }
-  return undefined;
-}

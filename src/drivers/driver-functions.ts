@@ -23,7 +23,7 @@ export type AnyCall = MachineCall<unknown> | DiscoverCall;
 /** A function, whatever its other arguments are. */
 export type AnyFunction = (call: AnyCall, ...args: readonly unknown[]) => Promise<unknown>;
 
-/** Functions of the interfaces without steps. Of power, a driver may lack all but the first two. */
+/** Functions of the interfaces without steps. Of power, a driver may lack all but the first. */
 export const FUNCTIONS = {
   power: ["read", "set", "setBootDevice", "readBootDevice", "readActivity"],
   media: ["insert", "eject"],
@@ -82,6 +82,7 @@ export function wrapFunctions(
     ...wrapped(driver, ["abilities"], (one, work) => wrap({ on: "driver", function: one }, work)),
     // Spreading loses those of a driver that is an object of a class.
     ...(driver.controllerOf && { controllerOf: (of: unknown) => driver.controllerOf?.(of) ?? "" }),
+    ...(driver.revision && { revision: () => driver.revision?.() ?? "" }),
     ...(driver.systemOf && { systemOf: (of: unknown) => driver.systemOf?.(of) ?? "" }),
     close: async () => driver.close?.(),
   };

@@ -213,6 +213,10 @@ export interface StepCall<Settings, Args extends StepArgs = StepArgs> extends Ca
   /** The same in every entry of one attempt. Pass it to a back end that detects repeated requests. */
   readonly attemptKey: string;
   /**
+   * Raised whenever a process takes over the run: of two calls of one attempt, the one with the lower fence is stale.
+   */
+  readonly fence: number;
+  /**
    * The variables that `Driver.variables` declares, as far as they have a value: the cluster's settings overlaid with
    * the request's.
    */
@@ -382,8 +386,12 @@ export interface ImageView {
 export interface PowerInterface<Settings> {
   /** Reads the power; throws if the machine does not answer or refuses the login. Also used to verify a node. */
   read(call: Call<Settings>): Promise<PowerState>;
-  /** Returns when the machine is in the requested state; otherwise throws. */
-  set(call: Call<Settings>, action: PowerAction): Promise<void>;
+  /**
+   * Returns when the machine is in the requested state; otherwise throws. Absent if the driver has no power, as where
+   * it logs in to the system of the machine: `read` then checks the login and returns UNKNOWN, and is not called in the
+   * background.
+   */
+  set?(call: Call<Settings>, action: PowerAction): Promise<void>;
   /** Absent if the driver cannot set a boot device. Throws UNSUPPORTED for a device or mode that the machine lacks. */
   setBootDevice?(call: Call<Settings>, device: BootDevice, options: BootOptions): Promise<void>;
   /** Absent if the driver cannot read it. */
@@ -616,6 +624,12 @@ export interface Driver<Settings> {
    * listener, or no agent for the architecture of the node: the setting `architecture` of this driver, by default X64.
    */
   readonly usesAgent?: true;
+  /**
+   * Revision of the files outside of the plugin that its steps run, such as a hash of their contents. It is fixed in
+   * the plan, and a step whose revision is another one by then is refused with STALE_REVISION. Called in the service,
+   * often: it must be fast. Absent: the steps depend on the plugin alone.
+   */
+  revision?(): string;
   readonly power: PowerInterface<Settings>;
   readonly inspect?: InspectInterface<Settings>;
   /** Steps of the phases `deploy` and `undeploy`. */

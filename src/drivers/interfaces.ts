@@ -10,9 +10,16 @@ export type AnyStep = Step<unknown>;
 export const INTERFACES = ["power", "inspect", "deploy", "clean", "media", "firmware", "bios", "console"] as const;
 export type InterfaceName = (typeof INTERFACES)[number];
 
-/** Interfaces of functions, without steps. A node can name several drivers for each. */
+/** Interfaces of functions, without steps. */
 export const FUNCTION_INTERFACES = ["power", "media", "firmware", "bios", "console"] as const;
 export type FunctionInterface = (typeof FUNCTION_INTERFACES)[number];
+
+/**
+ * Interfaces for which a node can name several drivers: of functions, which are tried one after the other, and
+ * `deploy`, whose steps are performed together, as where one driver installs a system that another configures.
+ */
+export const SHARED_INTERFACES = [...FUNCTION_INTERFACES, "deploy"] as const;
+export type SharedInterface = (typeof SHARED_INTERFACES)[number];
 
 /** Interfaces of steps. */
 export const STEP_INTERFACES = ["inspect", "deploy", "clean"] as const;
@@ -25,8 +32,8 @@ export const INTERFACE_OF_PHASE = {
   undeploy: "deploy",
 } as const satisfies Record<DriverPhase, InterfaceName>;
 
-export function isFunctionInterface(name: string): name is FunctionInterface {
-  return (FUNCTION_INTERFACES as readonly string[]).includes(name);
+export function isSharedInterface(name: string): name is SharedInterface {
+  return (SHARED_INTERFACES as readonly string[]).includes(name);
 }
 
 export function isInterfaceName(name: string): name is InterfaceName {

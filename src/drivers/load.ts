@@ -27,7 +27,7 @@ import { variablesProblem } from "./variables.ts";
 const DRIVER = /^[a-z][a-z0-9]*(_[a-z0-9]+)*$/;
 
 /** Bundled plugins. */
-const BUNDLED_PLUGINS = ["agent", "fake", "ipmi", "redfish"] as const;
+const BUNDLED_PLUGINS = ["agent", "ansible", "fake", "ipmi", "redfish"] as const;
 
 /**
  * Loads the plugins in order. Throws an error with one sentence for the first that cannot be used. With a pool, their
@@ -166,8 +166,7 @@ function problemOf(made: unknown): string | null {
     (driver.discover ? shapeProblem(driver.discover.settings, "the settings of its discovery") : null);
   if (problem !== null) return problem;
   if (driver.discover && typeof driver.discover.probe !== "function") return "its discovery lacks probe.";
-  if (typeof driver.power?.read !== "function" || typeof driver.power.set !== "function")
-    return "its driver lacks power.read or power.set.";
+  if (typeof driver.power?.read !== "function") return "its driver lacks power.read.";
   for (const kind of ["media", "firmware", "bios", "console"] as const) {
     const offered = driver[kind] as Readonly<Record<string, unknown>> | undefined;
     const missing = offered && FUNCTIONS[kind].find((one) => typeof offered[one] !== "function");

@@ -8,8 +8,8 @@ import type { IpNetworks } from "../runtime/ip-networks.ts";
 import { LruMap } from "../runtime/lru-map.ts";
 import { Circuits } from "./circuits.ts";
 import { addressProblems } from "./address-settings.ts";
-import { FUNCTION_INTERFACES, INTERFACES, isFunctionInterface, isInterfaceName } from "./interfaces.ts";
-import type { AnyDriver, FunctionInterface, InterfaceName } from "./interfaces.ts";
+import { INTERFACES, SHARED_INTERFACES, isInterfaceName, isSharedInterface } from "./interfaces.ts";
+import type { AnyDriver, InterfaceName, SharedInterface } from "./interfaces.ts";
 import { plainIssues, validate } from "./issues.ts";
 import type { Issue } from "./issues.ts";
 import { secretNames, shapeOf, publicSchemaOf, withoutNulls } from "./settings-shape.ts";
@@ -21,7 +21,7 @@ export interface DriverChoice {
   readonly driver: string;
   /** Interface → driver that provides it. */
   readonly borrowed: Readonly<Record<string, string>>;
-  /** Interface → further drivers, in the order in which they are tried. */
+  /** Interface → further drivers, in the order in which they are tried. Of `deploy`: whose steps are performed too. */
   readonly fallbacks?: Readonly<Record<string, readonly string[]>>;
 }
 
@@ -29,8 +29,10 @@ export interface DriverChoice {
 export interface Composition {
   /** The driver that provides an interface; null if none does. */
   giver(name: InterfaceName): AnyDriver | null;
-  /** The driver that provides an interface, then those to try after it. */
-  givers(name: FunctionInterface): readonly AnyDriver[];
+  /**
+   * The driver that provides an interface, then those to try after it. Of `deploy`: all whose steps are performed.
+   */
+  givers(name: SharedInterface): readonly AnyDriver[];
   /**
    * The drivers that inspect, in their order: the giver of the interface, then the one that installs if it does so
    * through the agent, which sees the disks as they will be written.
@@ -133,9 +135,9 @@ function composeOf(
   }
   const next = new Map<InterfaceName, readonly AnyDriver[]>();
   for (const [name, others] of Object.entries(fallbacks)) {
-    if (!isFunctionInterface(name))
+    if (!isSharedInterface(name))
       return {
-        problem: `its ${name} interface has a further driver, which only ${FUNCTION_INTERFACES.join(", ")} can have: the steps of a plan belong to one driver.`,
+        problem: `its ${name} interface has a further driver, which only ${SHARED_INTERFACES.join(", ")} can have.`,
       };
     const found: AnyDriver[] = [];
     for (const other of others) {
@@ -163,6 +165,11 @@ function composeOf(
       drivers: involved,
     },
   };
+}
+
+/** Whether some driver of a node can change its power. */
+export function setsPower(composition: Pick<Composition, "givers">): boolean {
+  return composition.givers("power").some(({ power }) => power.set !== undefined);
 }
 
 function offers(driver: AnyDriver, name: InterfaceName): boolean {

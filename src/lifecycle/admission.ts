@@ -47,6 +47,7 @@ export interface NodeFacts {
     /** With steps that the driver declares as automatic. */
     readonly cleanAutomatically: boolean;
     readonly deploy: boolean;
+    readonly setPower: boolean;
     readonly setBootDevice: boolean;
   };
   readonly inspectsWithoutReboot: boolean;
@@ -252,6 +253,7 @@ interface MissingAbility {
 
 function missingAbility({ can }: NodeFacts, verb: OperationKind, { legs }: Route): MissingAbility | undefined {
   if (verb === "BOOT_DEVICE" && !can.setBootDevice) return { what: "set the boot device", kind: "POWER" };
+  if (verb === "POWER" && !can.setPower) return { what: "change the power", kind: "POWER" };
   for (const { phase } of legs) {
     if (phase === "inspect" && !can.inspect) return { what: "inspect", kind: "INSPECT" };
     if (phase === "clean" && !can.clean) return { what: "clean", kind: "CLEAN" };

@@ -34,7 +34,9 @@ export interface ForecastFacts {
   /** Failed steps are passed over. */
   readonly bestEffort: boolean;
   /** It keeps a system in service, and its power. */
-  readonly inService?: true | undefined;
+  readonly inService?: true;
+  /** No driver of the node can change its power. */
+  readonly keepsPower?: true;
   readonly steps: readonly TouchingStep[];
   /** Indexes of the steps that have begun. */
   readonly begun: ReadonlySet<number>;
@@ -87,7 +89,7 @@ export function abortForecast(
   { effect }: Extract<AbortVerdict, { readonly accepted: true }>,
   { mode, powerOff }: { readonly mode: AbortMode; readonly powerOff: boolean | null },
 ): Forecast {
-  const { nodeState, begun, phase, step, inService } = facts;
+  const { nodeState, begun, step } = facts;
   const rest = { ...standing(facts), effect };
   if (effect === "BEFORE_START") return { ...rest, endsAs: "ABORTED" };
   const aborted = { ...rest, endsAs: "ABORTED", nodeState: edge(nodeState, "abort")?.to ?? nodeState } as const;
@@ -102,7 +104,7 @@ export function abortForecast(
   return {
     ...aborted,
     cutsStep: effect === "NOW" && step !== null && cancels(mode, step.interruptible),
-    powersOff: begun.size > 0 && isPoweredOffByAbort(powerOff, nodeState, phase, { ...(inService && { inService }) }),
+    powersOff: begun.size > 0 && isPoweredOffByAbort(powerOff, { ...facts, state: nodeState }),
   };
 }
 

@@ -371,21 +371,21 @@ export function allowedStates(verb: OperationKind, options: RouteOptions = {}): 
  * does not work on a system in service. A leg that runs in place, such as a power change of a node in `CLEAN_FAILED`,
  * has another phase than the node's state.
  */
-export function powersOffOnAbort(
-  state: NodeState,
-  leg: LegPhase | undefined,
-  { inService }: { readonly inService?: true } = {},
-): boolean {
-  const { phase } = NODE_STATES[state];
-  return !inService && phase === leg && (phase === "clean" || phase === "deploy");
+export function powersOffOnAbort({ state, phase, inService, keepsPower }: AbortedPlace): boolean {
+  const own = NODE_STATES[state].phase;
+  return !inService && !keepsPower && own === phase && (own === "clean" || own === "deploy");
 }
 
 /** Whether an abort powers the node off: as it chose, or by default. */
-export function isPoweredOffByAbort(
-  chosen: boolean | null,
-  state: NodeState,
-  leg: LegPhase | undefined,
-  plan: { readonly inService?: true },
-): boolean {
-  return chosen ?? powersOffOnAbort(state, leg, plan);
+export function isPoweredOffByAbort(chosen: boolean | null, place: AbortedPlace): boolean {
+  return chosen ?? powersOffOnAbort(place);
+}
+
+/** Where an abort meets a node. */
+interface AbortedPlace {
+  readonly state: NodeState;
+  readonly phase: LegPhase | undefined;
+  readonly inService?: true;
+  /** No driver can change the power. */
+  readonly keepsPower?: true;
 }

@@ -96,6 +96,8 @@ export interface PlannedStep {
   readonly repeatOnRestart?: true;
   /** Its output accounts for the disks of the machine. Absent in older plans, whose erasures are not checked. */
   readonly erases?: true;
+  /** Of the files that the driver runs; absent if it has none. */
+  readonly revision?: string;
   /** True if the restarted run completed it: it is not run again. */
   readonly kept: boolean;
 }
@@ -109,6 +111,8 @@ export interface Plan {
   readonly inMaintenance?: true;
   /** It works on a system in service, and keeps it: a failure or an abort leaves the power as it is. */
   readonly inService?: true;
+  /** No driver of the node can change its power, so neither an abort nor a failure does. */
+  readonly keepsPower?: true;
   /** Its deploy steps were chosen, by a runbook or by a list. Absent: the automatic ones. */
   readonly chosen?: { readonly runbook: string | null };
   readonly steps: readonly PlannedStep[];

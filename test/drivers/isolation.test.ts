@@ -105,6 +105,7 @@ async function openLab(options: Partial<PoolOptions> = {}): Promise<Lab> {
         callback: null,
         callbackPath: "/callback/none",
         attemptKey: "run:0:1",
+        fence: 1,
         variables: {},
         media: { offered: false, insert: async () => {}, eject: async () => {} },
         agent: noAgent("there is no agent"),
@@ -113,7 +114,7 @@ async function openLab(options: Partial<PoolOptions> = {}): Promise<Lab> {
         // As the engine does it: through the driver that provides the power of the node.
         power: {
           read: () => driver.power.read(nested()),
-          set: (action: PowerAction) => driver.power.set(nested(), action),
+          set: async (action: PowerAction) => driver.power.set?.(nested(), action),
           setBootDevice: async (device: BootDevice, how) =>
             driver.power.setBootDevice?.(nested(), device, { persistent: how?.persistent ?? false }),
         },
@@ -201,6 +202,7 @@ async function openWorker() {
         callback: null,
         callbackPath: "",
         attemptKey: "",
+        fence: 1,
         variables: {},
         mediaOffered: false,
         image: null,
@@ -855,7 +857,7 @@ describe("transfer of a call", () => {
     });
     await lab.step().abort?.(lab.call("sound", { file }));
     expect(readFileSync(file, "utf8")).toBe("undone");
-    await lab.driver.power.set(lab.call("sound", { node: "lamp" }), "ON");
+    await lab.driver.power.set?.(lab.call("sound", { node: "lamp" }), "ON");
     expect(
       await Promise.all([1, 2, 3, 4].map(() => lab.driver.power.read(lab.call("sound", { node: "lamp" })))),
     ).toEqual(["ON", "ON", "ON", "ON"]);

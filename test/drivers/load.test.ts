@@ -273,11 +273,11 @@ describe("broken plugin", () => {
       source: withDriver({ discover: `{ settings: ${declaring(`{ type: "array" }`)}, probe() {} }` }),
       says: `the settings of its discovery are not an object`,
     },
-    { what: "without power", source: withDriver({ power: undefined }), says: "lacks power.read or power.set" },
+    { what: "without power", source: withDriver({ power: undefined }), says: "lacks power.read" },
     {
-      what: "that cannot set power",
-      source: withDriver({ power: `{ read: async () => "ON" }` }),
-      says: "lacks power.read or power.set",
+      what: "that cannot read power",
+      source: withDriver({ power: `{ set: async () => {} }` }),
+      says: "lacks power.read",
     },
     {
       what: "with an interface without steps",
@@ -360,6 +360,6 @@ describe("described driver", () => {
   });
 
   test("described drivers are by default those that come with Ostler", async () => {
-    expect((await describeDrivers()).map(({ name }) => name)).toEqual(["agent", "fake", "ipmi", "redfish"]);
+    expect((await describeDrivers()).map(({ name }) => name)).toEqual(["agent", "ansible", "fake", "ipmi", "redfish"]);
   });
 });

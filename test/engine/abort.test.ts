@@ -120,7 +120,7 @@ function workingDriver(
     read: async (call) => (call.settings["on"] ? "ON" : driver.power.read(call)),
     async set(call, action) {
       noteLane(call, "set");
-      await driver.power.set(call, action);
+      await driver.power.set?.(call, action);
     },
   };
   return { ...driver, power } as unknown as Driver<never>;

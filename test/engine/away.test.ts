@@ -25,7 +25,7 @@ const made = aDriver("restarting");
 const own = made.power as unknown as PowerInterface<AnySettings>;
 const power: PowerInterface<AnySettings> = {
   read: async (call) => (answer(), own.read(call)),
-  set: async (call, action) => (answer(), own.set(call, action)),
+  set: async (call, action) => (answer(), own.set?.(call, action)),
 };
 const poll = aStep(
   "poll",

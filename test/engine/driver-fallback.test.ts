@@ -36,7 +36,7 @@ function scripted(name: string, script: Script, isFirst: boolean): Driver<never>
     },
     async set(call, action) {
       called("set");
-      await own.set(call, action);
+      await own.set?.(call, action);
     },
     ...((!isFirst || script.hasBoot) && { setBootDevice: async () => called("boot") }),
   };

@@ -25,7 +25,7 @@ function aLab() {
       asked.set(call.node.name, (asked.get(call.node.name) ?? 0) + 1);
       return silent.has(call.node.name) ? untilOver(call) : own.read(call);
     },
-    set: (call, action) => own.set(call, action),
+    set: async (call, action) => own.set?.(call, action),
   };
   const look = aStep("look", "inspect", async (call) => {
     inStep.add(call.node.name);

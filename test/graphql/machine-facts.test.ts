@@ -43,7 +43,7 @@ function twoDrivers() {
   });
   const own = first.power as unknown as PowerInterface<AnySettings>;
   const power: PowerInterface<AnySettings> = {
-    set: own.set,
+    set: async (call, action) => own.set?.(call, action),
     read: async (call) => answering(await own.read(call)),
     setBootDevice: async (_call, device, options) => void boots.push({ device, ...options }),
     readBootDevice: async () => answering({ device: "PXE" as const, persistent: false, mode: "UEFI" as const }),

@@ -11,13 +11,14 @@ import { ipmiSettings } from "../../plugins/ipmi/settings.ts";
 import type { IpmiSettings } from "../../plugins/ipmi/settings.ts";
 import { conformance } from "../../packages/driver/src/conformance/conformance.ts";
 import type { ConformanceOptions } from "../../packages/driver/src/conformance/conformance.ts";
-import type { Call, Driver, Json } from "../../src/drivers/driver.ts";
+import type { Call, Driver, Json, PowerAction } from "../../src/drivers/driver.ts";
 import { demandIpmiPrograms, startIpmiLab } from "../support/ipmi-lab.ts";
 import type { IpmiLab, SimulatedBmc } from "../support/ipmi-lab.ts";
 import { stepCallOf } from "../support/step-call.ts";
 
 let lab: IpmiLab;
 let driver: Driver<IpmiSettings>;
+const set = async (to: Call<IpmiSettings>, action: PowerAction) => driver.power.set?.(to, action);
 /** `first` is for the conformance suite, `second` for power and logins, `third` for slow and dead BMCs. */
 let first: SimulatedBmc, second: SimulatedBmc, third: SimulatedBmc;
 
@@ -122,14 +123,14 @@ describe("driver ipmi on a simulated BMC: conformance", () => {
 describe("driver ipmi on a simulated BMC: power and inspection", () => {
   test("driver ipmi on a simulated BMC reaches the state of on, off, soft off and reboot, and sends no command twice", async () => {
     const before = (await second.journal()).length;
-    await driver.power.set(call(second), "ON");
+    await set(call(second), "ON");
     expect(await second.power()).toBe("ON");
-    await driver.power.set(call(second), "ON");
-    await driver.power.set(call(second), "REBOOT");
+    await set(call(second), "ON");
+    await set(call(second), "REBOOT");
     expect(await second.power()).toBe("ON");
-    await driver.power.set(call(second), "SOFT_OFF");
+    await set(call(second), "SOFT_OFF");
     expect(await second.power()).toBe("OFF");
-    await driver.power.set(call(second), "OFF");
+    await set(call(second), "OFF");
     expect(await eventsSince(second, before)).toEqual(["power on", "power off", "power on", "soft off"]);
   });
 
@@ -155,7 +156,7 @@ describe("driver ipmi on a simulated BMC: power and inspection", () => {
     await second.setPower("ON");
     await second.setDeaf(true);
     try {
-      const { failure, milliseconds } = await timed(driver.power.set(call(second, {}, 2), "SOFT_OFF"));
+      const { failure, milliseconds } = await timed(set(call(second, {}, 2), "SOFT_OFF"));
       expect(failure).toMatchObject({ name: "DriverError", kind: "TIMEOUT", retryable: true });
       expect(milliseconds).toBeLessThan(3500);
       expect(await second.power()).toBe("ON");
@@ -168,7 +169,7 @@ describe("driver ipmi on a simulated BMC: power and inspection", () => {
   test("driver ipmi on a simulated BMC that refuses a command fails with REFUSED", async () => {
     await second.setRefusing(true);
     try {
-      await expect(driver.power.set(call(second), "ON")).rejects.toMatchObject({
+      await expect(set(call(second), "ON")).rejects.toMatchObject({
         kind: "REFUSED",
         message: expect.stringContaining(second.address),
       });
@@ -181,7 +182,7 @@ describe("driver ipmi on a simulated BMC: power and inspection", () => {
   });
 
   test("driver ipmi on a simulated BMC fails with REFUSED for insufficient privilege, and names the setting", async () => {
-    await expect(driver.power.set(call(second, { privilege: "USER" }), "ON")).rejects.toMatchObject({
+    await expect(set(call(second, { privilege: "USER" }), "ON")).rejects.toMatchObject({
       kind: "REFUSED",
       message: expect.stringContaining("`privilege`"),
     });
@@ -327,7 +328,7 @@ describe("driver ipmi on a slow or dead BMC", () => {
   test("driver ipmi on a BMC that freezes during a power change continues to wait", async () => {
     await third.setPower("ON");
     await third.setDeaf(true);
-    const waiting = driver.power.set(call(third, { replySeconds: 1, sessionTries: 1 }, 25), "SOFT_OFF");
+    const waiting = set(call(third, { replySeconds: 1, sessionTries: 1 }, 25), "SOFT_OFF");
     await expect.poll(async () => (await third.journal()).at(-1)?.event).toBe("soft off");
     third.freeze();
     await third.setPower("OFF");
@@ -341,7 +342,7 @@ describe("driver ipmi on a slow or dead BMC", () => {
     await third.setDelay(1.5);
     try {
       const before = (await third.journal()).length;
-      await driver.power.set(call(third, { replySeconds: 1, sessionTries: 3 }, 60), "ON");
+      await set(call(third, { replySeconds: 1, sessionTries: 3 }, 60), "ON");
       expect(await third.power()).toBe("ON");
       const events = await eventsSince(third, before);
       expect(events.length).toBeGreaterThan(1);

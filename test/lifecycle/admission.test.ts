@@ -21,7 +21,7 @@ const AVAILABLE: NodeFacts = {
   fault: null,
   busyWith: null,
   driverProblem: null,
-  can: { inspect: true, clean: true, cleanAutomatically: true, deploy: true, setBootDevice: true },
+  can: { inspect: true, clean: true, cleanAutomatically: true, deploy: true, setPower: true, setBootDevice: true },
   inspectsWithoutReboot: false,
   driver: "ipmi",
 };
@@ -34,7 +34,14 @@ const aRequest = (verb: OperationKind, more: Partial<VerbRequest> = {}): VerbReq
 });
 
 const BUSY = { operationId: "7f2", kind: "DEPLOY" } as const;
-const CANNOT = { inspect: false, clean: false, cleanAutomatically: false, deploy: false, setBootDevice: false };
+const CANNOT = {
+  inspect: false,
+  clean: false,
+  cleanAutomatically: false,
+  deploy: false,
+  setPower: false,
+  setBootDevice: false,
+};
 
 describe("refused verb", () => {
   test.each<{ why: string; node: Partial<NodeFacts>; request: VerbRequest; code: string; says: string }>([

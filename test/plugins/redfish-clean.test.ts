@@ -92,7 +92,7 @@ describe("Redfish step update_firmware", () => {
   test.each(KINDS)("several components are updated in order on a BMC of the kind %s [R-402]", async (traits) => {
     await using images = await serveImages();
     await using lab = await redfishLab({ traits });
-    await lab.driver.power.set(lab.call(), "ON");
+    await lab.driver.power.set?.(lab.call(), "ON");
     const components = [
       { id: "NIC", url: `${images.url}/NIC/23.0`, version: "23.0" },
       { id: "BIOS", url: `${images.url}/BIOS/2.0.0` },
@@ -139,7 +139,7 @@ describe("Redfish step update_firmware", () => {
   test("update_firmware without a version ends when the component keeps its version, and reports the version [R-520]", async () => {
     await using images = await serveImages();
     await using lab = await redfishLab();
-    await lab.driver.power.set(lab.call(), "ON");
+    await lab.driver.power.set?.(lab.call(), "ON");
     const components = [{ id: "NIC", url: `${images.url}/NIC/22.31.6` }];
     expect(await lab.step("update_firmware", { components })).toEqual({
       kind: "done",
@@ -151,7 +151,7 @@ describe("Redfish step update_firmware", () => {
   test("update_firmware fails with the version that it found, if the machine reports another than the request [R-520]", async () => {
     await using images = await serveImages();
     await using lab = await redfishLab();
-    await lab.driver.power.set(lab.call(), "ON");
+    await lab.driver.power.set?.(lab.call(), "ON");
     const components = [{ id: "NIC", url: `${images.url}/NIC/23.0`, version: "23.1" }];
     expect(await lab.step("update_firmware", { components })).toEqual({
       kind: "failed",
@@ -315,8 +315,8 @@ describe("Redfish step clear_logs", () => {
     "clear_logs clears the logs of a BMC of the kind %s",
     async (traits) => {
       await using lab = await redfishLab({ traits });
-      await lab.driver.power.set(lab.call(), "ON");
-      await lab.driver.power.set(lab.call(), "OFF");
+      await lab.driver.power.set?.(lab.call(), "ON");
+      await lab.driver.power.set?.(lab.call(), "OFF");
       const before = lab.bmc.state.log.length;
       expect(await lab.step("clear_logs")).toMatchObject({ kind: "done" });
       expect(lab.bmc.state.log.length).toBeLessThan(before);
@@ -404,7 +404,7 @@ describe("Redfish steps whose request got no answer", () => {
     async (_what, traits, path) => {
       await using images = await serveImages();
       await using lab = await redfishLab({ traits, faults: [{ kind: "lost-answer", method: "POST", path }] });
-      await lab.driver.power.set(lab.call(), "ON");
+      await lab.driver.power.set?.(lab.call(), "ON");
       const components = [{ id: "BIOS", url: `${images.url}/BIOS/2.0.0`, version: "2.0.0" }];
       expect(await lab.step("update_firmware", { components })).toMatchObject({ kind: "done" });
       expect(updates(lab)).toBe(1);
@@ -414,7 +414,7 @@ describe("Redfish steps whose request got no answer", () => {
   test("update_firmware restarts no machine that may be writing, if an answer is lost and tasks cannot be read [R-770]", async () => {
     await using images = await serveImages();
     await using lab = await redfishLab();
-    await lab.driver.power.set(lab.call(), "ON");
+    await lab.driver.power.set?.(lab.call(), "ON");
     lab.bmc.faults.add({ kind: "answer", status: 502, body: "page", method: "POST", path: "SimpleUpdate" });
     lab.bmc.faults.add({ kind: "answer", status: 404, body: "page", path: "/TaskService" });
     const args = { components: [{ id: "BIOS", url: `${images.url}/BIOS/2.0.0` }] };

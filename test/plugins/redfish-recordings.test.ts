@@ -117,6 +117,7 @@ const STEP = {
   callback: null,
   callbackPath: "/callback/test",
   attemptKey: "test",
+  fence: 1,
   variables: {},
   progress: () => {},
   power: { read: unused, set: unused, setBootDevice: unused },

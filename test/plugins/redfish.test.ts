@@ -74,7 +74,7 @@ describe.each(PRESET_NAMES)("Redfish driver and a BMC of the kind %s", (preset) 
       ["OFF", "OFF"],
       ["REBOOT", "ON"],
     ] as const) {
-      await driver.power.set(call(), action);
+      await driver.power.set?.(call(), action);
       expect(await driver.power.read(call())).toBe(state);
     }
     expect(lab.logged.filter((line) => line.includes("reset type"))).not.toHaveLength(0);
@@ -85,11 +85,11 @@ describe.each(PRESET_NAMES)("Redfish driver and a BMC of the kind %s", (preset) 
     const { driver, call, bmc } = lab;
     await driver.power.setBootDevice?.(call(), "PXE", { persistent: false });
     expect(await driver.power.readBootDevice?.(call())).toMatchObject({ device: "PXE", persistent: false });
-    await driver.power.set(call(), "ON");
+    await driver.power.set?.(call(), "ON");
     expect(bmc.state.bootedFrom).toBe("Pxe");
     expect(await driver.power.readBootDevice?.(call())).toMatchObject({ device: null });
     await driver.power.setBootDevice?.(call(), "DISK", { persistent: true });
-    await driver.power.set(call(), "REBOOT");
+    await driver.power.set?.(call(), "REBOOT");
     expect(await driver.power.readBootDevice?.(call())).toMatchObject({ device: "DISK", persistent: true });
   });
 
@@ -181,7 +181,7 @@ describe("Redfish power by the reset types that a machine offers", () => {
     await using lab = await redfishLab({ traits: power(offered) });
     const { driver, call, logged } = lab;
     if (action !== "ON") lab.bmc.state.power = "On";
-    await driver.power.set(call(), action);
+    await driver.power.set?.(call(), action);
     expect(logged.join("\n")).toContain(`reset type ${type}.`);
   });
 
@@ -189,7 +189,7 @@ describe("Redfish power by the reset types that a machine offers", () => {
     const traits = { power: { ...PRESETS["idrac-like"].power, resetTypes: ["On", "PowerCycle"] as const } };
     await using lab = await redfishLab({ traits, timing: { powerOffMs: 1500, powerOnMs: 500 } });
     lab.bmc.state.power = "On";
-    await lab.driver.power.set(lab.call({ seconds: 30 }), "REBOOT");
+    await lab.driver.power.set?.(lab.call({ seconds: 30 }), "REBOOT");
     expect(lab.bmc.state).toMatchObject({ power: "On", bootedFrom: "Hdd" });
   });
 
@@ -203,21 +203,21 @@ describe("Redfish power by the reset types that a machine offers", () => {
       await using lab = await redfishLab({ traits: power(["On", "ForceRestart"]) });
       if (action === "REBOOT") lab.bmc.state.power = "On";
       lab.bmc.faults.set([{ ...fault, path: "ComputerSystem.Reset" }]);
-      await expect(lab.driver.power.set(lab.call({ seconds: 5 }), action)).rejects.toThrow(says);
+      await expect(lab.driver.power.set?.(lab.call({ seconds: 5 }), action)).rejects.toThrow(says);
     },
   );
 
   test("Redfish ends a graceful shutdown when the machine is off", async () => {
     await using lab = await redfishLab();
     lab.bmc.state.power = "On";
-    await lab.driver.power.set(lab.call(), "SOFT_OFF");
+    await lab.driver.power.set?.(lab.call(), "SOFT_OFF");
     expect(await lab.driver.power.read(lab.call())).toBe("OFF");
   });
 
   test("Redfish asks a machine that lists no reset types, and reports its refusal [R-393]", async () => {
     await using lab = await redfishLab({ traits: "minimal" });
     lab.bmc.state.power = "On";
-    await expect(lab.driver.power.set(lab.call(), "SOFT_OFF")).rejects.toMatchObject({
+    await expect(lab.driver.power.set?.(lab.call(), "SOFT_OFF")).rejects.toMatchObject({
       kind: "REFUSED",
       message: expect.stringContaining("ResetType GracefulShutdown is not supported"),
     });
@@ -226,7 +226,7 @@ describe("Redfish power by the reset types that a machine offers", () => {
   test("Redfish reports UNSUPPORTED, with the offered types, when none of them fits [R-393]", async () => {
     await using lab = await redfishLab({ traits: power(["On", "Nmi"]) });
     lab.bmc.state.power = "On";
-    await expect(lab.driver.power.set(lab.call(), "OFF")).rejects.toMatchObject({
+    await expect(lab.driver.power.set?.(lab.call(), "OFF")).rejects.toMatchObject({
       kind: "UNSUPPORTED",
       message: expect.stringContaining("it offers: On, Nmi"),
     });
@@ -234,20 +234,20 @@ describe("Redfish power by the reset types that a machine offers", () => {
 
   test("Redfish switches a machine on that cannot be forced off, for a reboot while it is off", async () => {
     await using lab = await redfishLab({ traits: power(["On", "ForceRestart"]) });
-    await lab.driver.power.set(lab.call(), "REBOOT");
+    await lab.driver.power.set?.(lab.call(), "REBOOT");
     expect(lab.bmc.state.power).toBe("On");
   });
 
   test("Redfish continues a reboot that was cut off between off and on", async () => {
     await using lab = await redfishLab();
     const { driver, call, bmc } = lab;
-    await driver.power.set(call(), "ON");
+    await driver.power.set?.(call(), "ON");
     const cut = new AbortController();
-    const rebooting = driver.power.set(call({ signal: cut.signal }), "REBOOT");
+    const rebooting = driver.power.set?.(call({ signal: cut.signal }), "REBOOT");
     while (bmc.state.power === "On") await new Promise((resolve) => setTimeout(resolve, 5));
     cut.abort(new Error("killed"));
     await expect(rebooting).rejects.toThrow("killed");
-    await driver.power.set(call(), "REBOOT");
+    await driver.power.set?.(call(), "REBOOT");
     expect(bmc.state.power).toBe("On");
   });
 
@@ -255,7 +255,7 @@ describe("Redfish power by the reset types that a machine offers", () => {
     const traits = { power: { ...PRESETS["idrac-like"].power, illegalReset: 409 as const } };
     await using lab = await redfishLab({ traits, timing: { powerOnMs: 600 } });
     const { driver, call, bmc } = lab;
-    await Promise.all([driver.power.set(call(), "ON"), driver.power.set(call(), "ON")]);
+    await Promise.all([driver.power.set?.(call(), "ON"), driver.power.set?.(call(), "ON")]);
     expect(bmc.state.power).toBe("On");
   });
 });
@@ -283,7 +283,7 @@ describe("Redfish driver and a refusal that says what to do", () => {
       await driver.power.setBootDevice?.(call({ seconds: 6 }), BOOT.device, BOOT);
       expect(bmc.state.boot).toMatchObject({ target: "Pxe", enabled: "Once" });
     }
-    await driver.power.set(call(), "ON");
+    await driver.power.set?.(call(), "ON");
     expect(bmc.state.bootedFrom).toBe("Pxe");
   });
 
@@ -435,7 +435,7 @@ describe("Redfish boot sources beside the first", () => {
       [{ ...once, other: true }, "UsbCd"],
     ] as const) {
       await driver.power.setBootDevice?.(call(), "CDROM", options);
-      await driver.power.set(call(), "REBOOT");
+      await driver.power.set?.(call(), "REBOOT");
       expect(bmc.state.bootedFrom).toBe(bootedFrom);
     }
   });
@@ -455,7 +455,7 @@ describe("Redfish boot sources beside the first", () => {
     const url = "http://10.0.0.1:4010/boot/agent/x64/ipxe.efi";
     await using lab = await redfishLab({ traits: { quirks: ["http-boot-uri"] } });
     await lab.driver.power.setBootDevice?.(lab.call(), "HTTP", { ...once, url });
-    await lab.driver.power.set(lab.call(), "ON");
+    await lab.driver.power.set?.(lab.call(), "ON");
     expect(lab.bmc.state).toMatchObject({ bootedFrom: "UefiHttp", boot: { httpUri: url } });
     await using plain = await redfishLab();
     await plain.driver.power.setBootDevice?.(plain.call(), "HTTP", { ...once, url });

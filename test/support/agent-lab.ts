@@ -292,6 +292,7 @@ export class AgentLab {
       callback: null,
       callbackPath: "/callback/x",
       attemptKey: "run:1:1",
+      fence: 1,
       variables: options.variables ?? {},
       power: this.#power,
       media: this.#media,

@@ -75,6 +75,7 @@ export async function redfishLab(given: BmcSettings = {}, memory?: DriverMemory)
       callback: null,
       callbackPath: "/callback/test",
       attemptKey: "test",
+      fence: 1,
       variables: {},
       agent: noAgent("there is no agent"),
       image: null,
@@ -83,7 +84,7 @@ export async function redfishLab(given: BmcSettings = {}, memory?: DriverMemory)
     };
     const power: NodePower = {
       read: () => driver.power.read({ ...base }),
-      set: (action) => driver.power.set({ ...base }, action),
+      set: async (action) => driver.power.set?.({ ...base }, action),
       setBootDevice: async (device, options) =>
         driver.power.setBootDevice?.({ ...base }, device, { persistent: false, ...options } satisfies BootOptions),
     };

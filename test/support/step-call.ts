@@ -12,6 +12,7 @@ export function stepCallOf<Settings>(call: Call<Settings>, name: string): StepCa
     callback: null,
     callbackPath: "/callback/1",
     attemptKey: name,
+    fence: 1,
     variables: {},
     power: { read: unused, set: unused, setBootDevice: unused },
     media: { offered: false, insert: unused, eject: unused },

@@ -89,9 +89,9 @@ function nameOf(target: FunctionName): string {
 }
 
 function stepDataOf(call: StepCall<unknown>) {
-  const { args, memo, callback, callbackPath, attemptKey, variables, image, userData } = call;
+  const { args, memo, callback, callbackPath, attemptKey, fence, variables, image, userData } = call;
   const mediaOffered = call.media.offered;
-  return { args, memo, callback, callbackPath, attemptKey, variables, mediaOffered, image, userData };
+  return { args, memo, callback, callbackPath, attemptKey, fence, variables, mediaOffered, image, userData };
 }
 
 /** The question comes from a process that is not trusted. */

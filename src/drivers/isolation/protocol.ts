@@ -35,6 +35,7 @@ export interface StepData {
   readonly callback: Json;
   readonly callbackPath: string;
   readonly attemptKey: string;
+  readonly fence: number;
   readonly variables: unknown;
   /** Whether the node has a media interface. */
   readonly mediaOffered: boolean;

@@ -153,11 +153,12 @@ function decisionOf([first, ...further]: readonly Refusal[]): NodeDecision | nul
 }
 
 /**
- * Whether a failure of the plan may power the node off: a best-effort plan leaves the power to its steps, and a system
- * in service keeps it.
+ * Whether a failure of the plan may power the node off: a best-effort plan leaves the power to its steps, a system in
+ * service keeps it, and without a driver of power nothing can change it.
  */
-function mayPowerOff({ bestEffort, inService, legs }: Plan): boolean {
-  return !bestEffort && !inService && legs.some(({ phase }) => phase === "clean" || phase === "deploy");
+function mayPowerOff({ bestEffort, inService, keepsPower, legs }: Plan): boolean {
+  const mayChange = !bestEffort && !inService && !keepsPower;
+  return mayChange && legs.some(({ phase }) => phase === "clean" || phase === "deploy");
 }
 
 export type NodesById = ReadonlyMap<string, NodeRow>;

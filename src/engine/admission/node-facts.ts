@@ -1,5 +1,6 @@
 /** The facts about a node that admission decides by. */
 import type { NodeFacts } from "../../lifecycle/admission.ts";
+import { setsPower } from "../../drivers/registry.ts";
 import type { Composition, Registry } from "../../drivers/registry.ts";
 import { NODE_FIELDS } from "../../store/nodes/node-fields.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
@@ -64,6 +65,7 @@ export function factsWith(
       clean: composition.giver("clean") !== null,
       cleanAutomatically: composition.giver("clean")?.clean?.steps.some(({ priority }) => priority > 0) ?? false,
       deploy: composition.giver("deploy") !== null,
+      setPower: setsPower(composition),
       setBootDevice: composition.givers("power").some(({ power }) => power.setBootDevice !== undefined),
     },
     inspectsWithoutReboot: withoutReboot.length > 0 && !withoutReboot.includes(false),

@@ -42,7 +42,7 @@ function declaredAbilities(driver: AnyDriver): readonly string[] {
     (stepsOf(driver, name)?.steps ?? []).map((step) => `${name}.${step.name}`),
   );
   return [
-    ...FUNCTION_INTERFACES.filter((name) => driver[name] !== undefined),
+    ...FUNCTION_INTERFACES.filter((name) => (name === "power" ? power.set : driver[name]) !== undefined),
     ...(power.setBootDevice ? ["power.setBootDevice"] : []),
     ...(power.readBootDevice ? ["power.readBootDevice"] : []),
     ...(power.readActivity ? ["power.readActivity"] : []),

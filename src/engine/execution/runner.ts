@@ -297,6 +297,7 @@ export class Runner {
       callback: attempt.callback,
       callbackPath: callbackPath(claimed.run.id, claimed.callbackKey, generation),
       attemptKey: `${attempt.runId}:${attempt.step}:${attempt.number}`,
+      fence: claimed.fence,
       variables: claimed.variables,
       installation,
       agent: this.#parts.bindAgent({ node, runId: claimed.run.id, fence: claimed.fence, step, attempt }),

@@ -217,7 +217,7 @@ function borrowedFlaws(registry: Registry, node: NewNode, index: number): Flaw[]
       what: `no interface is taken from the driver ${driver}. Name one, or one for which it is a fallback, or leave the driver out.`,
       at: [...at, "kinds"],
     });
-  const earlier = all.slice(0, index).flatMap((one) => one.kinds);
+  const earlier = all.slice(0, index).flatMap((one) => one.kinds.filter((kind) => kind !== DEPLOY));
   for (const [position, kind] of kinds.entries()) {
     const where = [...at, "kinds", String(position)];
     if (earlier.includes(kind) || kinds.indexOf(kind) !== position)
@@ -230,6 +230,13 @@ function borrowedFlaws(registry: Registry, node: NewNode, index: number): Flaw[]
     if ("problem" in giver) flaws.push({ what: giver.problem, at: registry.get(driver) ? where : [...at, "driver"] });
   }
   for (const [position, kind] of fallbackFor.entries()) {
+    if (kind === DEPLOY) {
+      flaws.push({
+        what: `${DEPLOY} has no fallbacks: the steps of all its drivers are performed. Name it in \`kinds\`.`,
+        at: [...at, "fallbackFor", String(position)],
+      });
+      continue;
+    }
     const whole = { driver: node.driver, borrowed: borrowedOf(all), fallbacks: { [kind]: [driver] } };
     const fallback =
       fallbackFor.indexOf(kind) === position
@@ -268,27 +275,37 @@ function settingsFor(
   };
 }
 
+/** The interface that several drivers can provide: the steps of all are performed. */
+const DEPLOY = "deploy";
+
 /** Interface → further drivers, in the order of the list. */
 export function fallbacksOf(interfaces: readonly BorrowedInterfaces[] | undefined): Record<string, readonly string[]> {
-  const pairs = (interfaces ?? []).flatMap(({ fallbackFor = [], driver }) =>
-    fallbackFor.map((kind) => ({ kind, driver })),
+  const first = borrowedOf(interfaces);
+  const pairs = (interfaces ?? []).flatMap(({ kinds, fallbackFor = [], driver }) =>
+    [...kinds.filter((kind) => first[kind] !== driver), ...fallbackFor].map((kind) => ({ kind, driver })),
   );
   return Object.fromEntries(
     [...Map.groupBy(pairs, ({ kind }) => kind)].map(([kind, found]) => [kind, found.map(({ driver }) => driver)]),
   );
 }
 
-/** Interface → driver that provides it. */
+/** Interface → driver that provides it, the first of several. */
 export function borrowedOf(interfaces: readonly BorrowedInterfaces[] | undefined): Record<string, string> {
-  return Object.fromEntries((interfaces ?? []).flatMap(({ kinds, driver }) => kinds.map((kind) => [kind, driver])));
+  const pairs = (interfaces ?? []).flatMap(({ kinds, driver }) => kinds.map((kind) => [kind, driver] as const));
+  return Object.fromEntries(pairs.toReversed());
 }
 
 /** The interfaces that a node takes from other drivers, as a request would name them. */
 export function borrowedBy({ borrowed, fallbacks }: Pick<NodeRow, "borrowed" | "fallbacks">): BorrowedInterfaces[] {
-  return [...new Set([...inOrder(fallbacks), ...Object.values(borrowed)])].map((driver) => ({
+  const further = fallbacks[DEPLOY];
+  const lists = further ? { ...fallbacks, [DEPLOY]: [borrowed[DEPLOY] ?? [], further].flat() } : fallbacks;
+  return [...new Set([...inOrder(lists), ...Object.values(borrowed)])].map((driver) => ({
     driver,
-    kinds: Object.keys(borrowed).filter((kind) => borrowed[kind] === driver),
-    fallbackFor: Object.keys(fallbacks).filter((kind) => fallbacks[kind]?.includes(driver)),
+    kinds: [
+      ...Object.keys(borrowed).filter((kind) => borrowed[kind] === driver),
+      ...(fallbacks[DEPLOY]?.includes(driver) ? [DEPLOY] : []),
+    ],
+    fallbackFor: Object.keys(fallbacks).filter((kind) => kind !== DEPLOY && fallbacks[kind]?.includes(driver)),
   }));
 }
 

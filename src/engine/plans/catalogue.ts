@@ -56,23 +56,29 @@ const GROUP_ORDER = [
 ];
 
 /**
- * All steps of a phase: automatic ones in the order in which they run, then the others as declared. The steps of one
- * driver come before those of the next.
+ * All steps of a phase: automatic ones in the order in which they run, then the others as declared. Of several drivers
+ * that inspect, the steps of one come before those of the next.
  */
 export function catalogueOf(
   { composition, policy, automaticCleaning }: CatalogueBasis,
   phase: DriverPhase,
 ): readonly CatalogueEntry[] {
   const name = INTERFACE_OF_PHASE[phase];
-  const drivers = phase === "inspect" ? composition.inspectors : [composition.giver(name) ?? []].flat();
+  const drivers = driversOf(composition, name);
   const entries = drivers.flatMap((driver) => entriesOf(driver, phase, { policy, automaticCleaning }));
   const place = (entry: CatalogueEntry) => ({ ...entry, group: entry.step.group });
+  const turn = ({ driver }: CatalogueEntry) => (phase === "inspect" ? drivers.indexOf(driver) : 0);
   return [
     ...entries
       .filter(({ off }) => off === null)
-      .toSorted((a, b) => drivers.indexOf(a.driver) - drivers.indexOf(b.driver) || runningOrder(place(a), place(b))),
+      .toSorted((a, b) => turn(a) - turn(b) || runningOrder(place(a), place(b))),
     ...entries.filter(({ off }) => off !== null),
   ];
+}
+
+function driversOf(composition: Composition, name: "inspect" | "clean" | "deploy"): readonly AnyDriver[] {
+  if (name === "inspect") return composition.inspectors;
+  return name === "deploy" ? composition.givers(name) : [composition.giver(name) ?? []].flat();
 }
 
 function entriesOf(

@@ -2,10 +2,12 @@
  * From a route and a node's drivers to a list of steps. Pure, except for the schemas of arguments, which may be
  * asynchronous. The plan is stored with the run and never changes; exactly its steps run.
  */
+import { messageOf } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import type { LegPhase, PowerChange, Route } from "../../lifecycle/verbs.ts";
 import type { DriverPhase } from "../../drivers/driver.ts";
 import type { AddressRules } from "../../drivers/address-settings.ts";
+import { setsPower } from "../../drivers/registry.ts";
 import type { Composition } from "../../drivers/registry.ts";
 import type { JsonObject, Plan, PlannedStep, StepChoice, VerbOptions } from "../../store/records.ts";
 import { catalogueOf, checkArgs, issueText } from "./catalogue.ts";
@@ -78,8 +80,24 @@ export async function planSteps(request: PlanRequest): Promise<PlanVerdict> {
   if (refusals.length > 0) return { refusals };
   const { legs, finish, bestEffort } = route;
   const isChosen = chosen?.phase === "deploy" && legs.some(({ phase }) => phase === "deploy");
-  const how = isChosen ? { chosen: { runbook: chosen.runbook ?? null } } : {};
-  return { plan: { legs, finish, bestEffort, ...(inMaintenance && { inMaintenance }), ...how, steps } };
+  const keepsPower = !setsPower(composition);
+  return {
+    plan: {
+      legs,
+      finish,
+      bestEffort,
+      ...(inMaintenance && { inMaintenance }),
+      ...(isChosen && { chosen: { runbook: chosen.runbook ?? null } }),
+      ...(keepsPower && { keepsPower }),
+      steps: withOneInstaller(steps),
+    },
+  };
+}
+
+/** Of several drivers that deploy, the one whose step is the first to reach PROVISIONED installs the system. */
+function withOneInstaller(steps: readonly PlannedStep[]): readonly PlannedStep[] {
+  const installer = steps.find(({ reaches }) => reaches !== null)?.driver;
+  return steps.map((step) => (step.driver === installer || step.reaches === null ? step : { ...step, reaches: null }));
 }
 
 /** A BMC that restarts is not one that is broken. */
@@ -184,8 +202,11 @@ async function automaticSteps(request: PlanRequest, phase: DriverPhase, leg: num
   const runs = ({ off, driver }: CatalogueEntry) => off === null && (!isInPlace || driver.inspect?.withoutReboot);
   for (const entry of catalogueOf(request, phase).filter(runs)) {
     const checked = await checkArgs(entry.step, {});
-    if ("args" in checked) steps.push(driverStep(entry, leg, checked.args));
-    else refusals.push(needsArguments(request.nodeName, entry, checked.issues));
+    if ("args" in checked) {
+      const planned = driverStep(request.nodeName, entry, leg, checked.args);
+      if ("step" in planned) steps.push(planned.step);
+      else refusals.push(planned.refusal);
+    } else refusals.push(needsArguments(request.nodeName, entry, checked.issues));
   }
   return refusals.length > 0 ? { refusals } : { steps };
 }
@@ -202,6 +223,22 @@ function needsArguments(
 }
 
 function driverStep(
+  nodeName: string,
+  entry: CatalogueEntry,
+  leg: number,
+  args: JsonObject,
+): { readonly step: PlannedStep } | { readonly refusal: Refusal } {
+  const { driver, interface: name, step } = entry;
+  try {
+    const revision = driver.revision?.();
+    return { step: { ...plannedStep(entry, leg, args), ...(revision !== undefined && { revision }) } };
+  } catch (error) {
+    const message = `Node ${nodeName} cannot run ${name}.${step.name} of driver ${driver.name}: ${messageOf(error)}`;
+    return { refusal: { code: "UNSUPPORTED_BY_DRIVER", message } };
+  }
+}
+
+function plannedStep(
   { driver, interface: name, step, supportsAbort, priority }: CatalogueEntry,
   leg: number,
   args: JsonObject,
@@ -259,6 +296,8 @@ async function chosenStep(
     const givers = request.composition.givers("power");
     if (choice.name === BOOT_STEP && !givers.some(({ power }) => power.setBootDevice))
       return { refusals: [invalid(["name"], `driver ${owner?.name ?? "none"} cannot set the boot device.`)] };
+    if (powerChangeOf(choice) && !setsPower(request.composition))
+      return { refusals: [invalid(["name"], `driver ${owner?.name ?? "none"} cannot change the power.`)] };
     return { steps: [reservedStepOf(request, choice, leg)] };
   }
   const { phase } = leg;
@@ -275,7 +314,10 @@ async function chosenStep(
       ],
     };
   const checked = await checkArgs(entry.step, choice.args, request.rules);
-  if ("args" in checked) return { steps: [driverStep(entry, leg.leg, checked.args)] };
+  if ("args" in checked) {
+    const planned = driverStep(request.nodeName, entry, leg.leg, checked.args);
+    return "step" in planned ? { steps: [planned.step] } : { refusals: [planned.refusal] };
+  }
   return { refusals: checked.issues.map(({ at, what }) => invalid(["args", ...at], `${issueText({ at, what })}.`)) };
 }
 

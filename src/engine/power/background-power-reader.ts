@@ -8,6 +8,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Deadline } from "../../drivers/deadline.ts";
 import type { PowerState } from "../../drivers/driver.ts";
+import { setsPower } from "../../drivers/registry.ts";
 import { messageOf } from "../../errors.ts";
 import { mapConcurrently } from "../../runtime/concurrency.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
@@ -90,6 +91,7 @@ export class BackgroundPowerReader {
   async #readOne(nodeId: string, policy: SitePolicy): Promise<void> {
     const before = this.#closing.aborted ? null : await this.#calls.look(nodeId, nodeId);
     if (!before || "refusal" in before || isLeftAlone(before.node)) return;
+    if (!("problem" in before.machine) && !setsPower(before.machine.composition)) return;
     const reading = await this.#calls.read(before, new Deadline(READ_MS + PATIENCE_MS), { isBackground: true });
     if (this.#closing.aborted || reading === null || reading === "NO_SLOT") return;
     if (!(await this.#calls.record(before, reading, true))) return;

@@ -16,6 +16,7 @@ import { accept, isJson } from "./schemas.ts";
 import type { Subject } from "./subject.ts";
 
 const POWER_STATES: readonly unknown[] = ["ON", "OFF", "UNKNOWN"];
+const NO_POWER = "The driver changes no power.";
 
 /** Parts of a call that differ from the subject's. */
 export interface CallChanges {
@@ -39,7 +40,12 @@ export async function read(subject: Subject): Promise<PowerState> {
 }
 
 export async function switchPower(subject: Subject, action: PowerAction, state: PowerState): Promise<void> {
-  await subject.driver.power.set(await makeCall(subject), action);
+  const { driver, unsupported } = subject;
+  if (driver.power.set === undefined) {
+    if (!unsupported.includes(NO_POWER)) unsupported.push(NO_POWER);
+    return;
+  }
+  await driver.power.set(await makeCall(subject), action);
   const now = await read(subject);
   ensure(now === state, `After ${action} the machine is ${now}.`);
 }
@@ -97,6 +103,7 @@ async function enter(
       callback,
       callbackPath,
       attemptKey: `conformance-${step.name}`,
+      fence: 1,
       variables: {},
       power: boundPower(subject, base),
       media: boundMedia(subject, base),
@@ -170,7 +177,10 @@ function commonParts(
 function boundPower({ driver }: Subject, call: Call<unknown>): NodePower {
   return {
     read: () => driver.power.read(call),
-    set: (action) => driver.power.set(call, action),
+    async set(action) {
+      if (driver.power.set === undefined) throw new Error(NO_POWER);
+      await driver.power.set(call, action);
+    },
     async setBootDevice(device, options) {
       if (driver.power.setBootDevice === undefined) throw new Error("The driver cannot set a boot device.");
       await driver.power.setBootDevice(call, device, { persistent: false, ...options });

@@ -255,11 +255,8 @@ export async function settleAbort(
   const { interruptFailure: failure } = run;
   const { attempt } = directive;
   // An abort was accepted while a failure was undone that left the power as it is.
-  if (
-    interrupt === "ABORT" &&
-    mayCutPower &&
-    isPoweredOffByAbort(run.powerOff, node.state, plan.legs[leg]?.phase, plan)
-  )
+  const place = { ...plan, state: node.state, phase: plan.legs[leg]?.phase };
+  if (interrupt === "ABORT" && mayCutPower && isPoweredOffByAbort(run.powerOff, place))
     return beginAbort(claimed, attempt, { ...directive, powerState: left.power, undone: left });
   if (!plan.bestEffort || interrupt === "ABORT" || left.mayBeWorking) return endAborted(context, directive, left);
   // An earlier commit succeeded although its answer was lost, as in `settleStep`.

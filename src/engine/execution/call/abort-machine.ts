@@ -100,7 +100,7 @@ export async function abortMachine(parts: AbortMachineParts, abort: MachineAbort
     mayBeWorking: isLeftAlone,
     tearDownError: errors.length > 0 ? errors.join("; ") : null,
   };
-  return { left, mayCutPower: begun.size > 0 && !powerOff && !isLeftAlone };
+  return { left, mayCutPower: begun.size > 0 && !powerOff && !isLeftAlone && !plan.keepsPower };
 }
 
 /** Whether the power is to be off: as the abort chose, or after a failure as its request or the site chose. */
@@ -113,8 +113,9 @@ async function isPoweredOff(reader: Reader, claimed: ClaimedRun): Promise<boolea
   const phase = plan.legs[claimed.leg]?.phase;
   // Read again: the abort, and with it the choice of power, was requested after the claim.
   const [run] = await runsByIds(reader, [id]);
-  if (run?.interrupt === "ABORT") return isPoweredOffByAbort(run.powerOff, node.state, phase, plan);
-  if (!powersOffOnAbort(node.state, phase, plan) || plan.bestEffort) return false;
+  const place = { ...plan, state: node.state, phase };
+  if (run?.interrupt === "ABORT") return isPoweredOffByAbort(run.powerOff, place);
+  if (plan.bestEffort || !powersOffOnAbort(place)) return false;
   const [operation] = await operationsByIds(reader, [operationId]);
   const chosen = operation?.options.powerOnFailure ?? (await readSite(reader)).policy.powerOnFailure;
   return chosen !== "LEAVE";

@@ -78,6 +78,7 @@ export interface StepBasis extends Omit<CallBasis, "lane"> {
   readonly callback: StoredJson;
   readonly callbackPath: string;
   readonly attemptKey: string;
+  readonly fence: number;
   readonly variables: JsonObject;
   readonly installation: Installation;
   readonly agent: ReturnType<BindAgent>;
@@ -117,7 +118,7 @@ export async function stepCall(
   signal: AbortSignal,
   { power, media, agent }: NodeAccess,
 ): Promise<StepCall<unknown>> {
-  const { machine, step, memo, callback, callbackPath, attemptKey, installation, stepLog } = basis;
+  const { machine, step, memo, callback, callbackPath, attemptKey, fence, installation, stepLog } = basis;
   const { args } = step;
   const variables = variablesFor(driver, basis.variables);
   const imageServers = await basis.imageServersOf(fileUrlsOf(driver, declared, { args, variables }));
@@ -128,6 +129,7 @@ export async function stepCall(
     callback,
     callbackPath,
     attemptKey,
+    fence,
     variables,
     power,
     media,

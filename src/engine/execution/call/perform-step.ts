@@ -12,7 +12,8 @@ import { mustNotBeCut } from "../../../lifecycle/touches.ts";
 import type { PowerState, StepResult } from "../../../drivers/driver.ts";
 import { Deadline, leftUntil, onHold, whenOver } from "../../../drivers/deadline.ts";
 import { HeartbeatLostError } from "../../../drivers/isolation/protocol.ts";
-import type { DriverTry, StoredJson } from "../../../store/records.ts";
+import type { AnyDriver } from "../../../drivers/interfaces.ts";
+import type { DriverTry, PlannedStep, StoredJson } from "../../../store/records.ts";
 import { ENGINE_INTERFACE, isReservedWait } from "../../plans/reserved-steps.ts";
 import { CallTimeoutError } from "./call-deadline.ts";
 import { declaredStep, stepCall } from "./driver-call.ts";
@@ -148,6 +149,16 @@ async function callStep(request: StepRequest, signal: AbortSignal, seen: SeenPow
       request.stepLog.line(error.message);
       return askAgain(request, CROWDED_SECONDS, seen);
     }
+    if (error instanceof StaleRevisionError)
+      return {
+        kind: "failed",
+        code: "STALE_REVISION",
+        reason: error.message,
+        retryable: false,
+        ignoredSignal: false,
+        powerState: seen.state,
+        ...(isFirstEntry(request) && { atRest: true }),
+      };
     // The machine may still be at it, and could not be asked.
     const isPoll = !isFirstEntry(request) && request.callback === null;
     if (isPoll && mustNotBeCut(request.step) && isDriverError(error) && error.retryable) {
@@ -176,6 +187,7 @@ async function enterStep(request: StepRequest, signal: AbortSignal, seen: SeenPo
     return runPowerStep({ ...request, ...(troubled && { patience: troubled }) }, signal, seen);
   const declared = declaredStep(request);
   if (!declared) throw new Error(`Driver "${step.driver}" no longer has a step ${step.interface}.${step.name}.`);
+  requireRevision(step, declared.driver);
   if (isFirstEntry(request) && paceOf(request.machine, declared.driver) === "FAILING") troubled?.onLate();
   // A step holds a slot already, so the calls of power that it makes itself wait for none.
   const nested = { ...request, lane: "NESTED" } as const;
@@ -188,6 +200,17 @@ async function enterStep(request: StepRequest, signal: AbortSignal, seen: SeenPo
   if (part !== "VERIFY") return declared.step.run(call);
   // A newer version of the driver may have no verify part.
   return declared.step.verify ? declared.step.verify(call) : DONE;
+}
+
+class StaleRevisionError extends Error {}
+
+/** Throws unless the driver would run the files that were planned. */
+function requireRevision({ interface: name, name: step, revision }: PlannedStep, driver: AnyDriver): void {
+  const found = revision === undefined ? undefined : driver.revision?.();
+  if (found === revision) return;
+  throw new StaleRevisionError(
+    `${name}.${step} was planned with revision ${revision} of what driver ${driver.name} runs, which is ${found ?? "unknown"} on this replica. Restart the node to work with it.`,
+  );
 }
 
 /** Nothing was done on the machine, and nothing is reported to the step: it can be entered again. */

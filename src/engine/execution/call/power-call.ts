@@ -60,10 +60,7 @@ export function nodePower(basis: CallBasis, signal: AbortSignal, seen: SeenPower
           interface: "power",
           name: `power set ${action.toLowerCase().replaceAll("_", " ")}`,
           isRead: false,
-          function:
-            ({ power }) =>
-            (call) =>
-              power.set(call, action),
+          function: ({ power }) => power.set && (async (call) => power.set?.(call, action)),
         });
         seen.state = wanted;
       }

@@ -11,7 +11,8 @@ const takenFields = (t: InputFields) => ({
     type: [DriverInterfaceEnum],
     required: true,
     defaultValue: [],
-    description: "Interfaces to take.",
+    description:
+      "Interfaces to take. Several drivers can provide DEPLOY, as where one installs a system that another configures: the steps of all are performed, by priority.",
   }),
   fallbackFor: t.field({
     type: [DriverInterfaceEnum],

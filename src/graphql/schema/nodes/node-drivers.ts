@@ -88,7 +88,11 @@ export function driverShares<Node extends DriverChoice>(
   return composition.drivers.map(({ name: driver }) => ({
     node,
     driver,
-    interfaces: INTERFACES.filter((name) => composition.giver(name)?.name === driver),
+    interfaces: INTERFACES.filter((name) =>
+      name === "deploy"
+        ? composition.givers(name).some((giver) => giver.name === driver)
+        : composition.giver(name)?.name === driver,
+    ),
     fallbackFor: FUNCTION_INTERFACES.filter((name) =>
       composition.givers(name).some((giver, index) => index > 0 && giver.name === driver),
     ),

@@ -188,6 +188,15 @@ export const StepRef = builder.objectRef<StepView>("Step").implement({
   }),
 });
 
+builder.objectField(StepRef, "revision", (t) =>
+  t.string({
+    nullable: true,
+    description:
+      "Revision of the files that the driver runs, such as the project of `ansible`. If they have changed when the step begins, it fails with STALE_REVISION. Null if the step depends on the driver alone.",
+    resolve: ({ planned }) => planned.revision ?? null,
+  }),
+);
+
 function progressPercent({ attempts }: StepView): number | null {
   const last = attempts.at(-1);
   const reported = last?.progressPercent ?? null;
