@@ -1,17 +1,27 @@
 /** The frame of every screen: what is signed in, whether the data are live, and the screen of the address. */
-import { useEffect, useSyncExternalStore } from "react";
+import { useEffect, useState, useSyncExternalStore } from "react";
 import { Route, Switch, useLocation } from "wouter";
 import { signedOut } from "./data/session.ts";
 import { connection, fleet, useStore } from "./data/streams.ts";
 import { Header } from "./parts/header.tsx";
+import { KeyTable } from "./parts/key-table.tsx";
+import { overlay, useKeys } from "./parts/keys.ts";
 import { NotFound } from "./parts/notices.tsx";
+import { Palette } from "./parts/palette.tsx";
 import { partOfPath } from "./parameters.ts";
-import { FLEET, WALL } from "./routes.ts";
+import { ACTIVITY, CLUSTERS, FLEET, NODES, OPERATIONS, WALL } from "./routes.ts";
+import { ActivityScreen } from "./screens/activity.tsx";
+import { ClusterScreen } from "./screens/cluster.tsx";
+import { ClustersScreen } from "./screens/clusters.tsx";
 import { FleetScreen } from "./screens/fleet.tsx";
 import { NodeScreen } from "./screens/node.tsx";
+import { NodesScreen } from "./screens/nodes.tsx";
+import { OperationsScreen } from "./screens/operations.tsx";
 import { OperationScreen } from "./screens/operation.tsx";
 import { SignInScreen } from "./screens/sign-in.tsx";
 import { WallScreen } from "./screens/wall.tsx";
+import type { Proposal } from "./work/outlook.ts";
+import { WorkDialog } from "./work/work-dialog.tsx";
 
 export function App() {
   const reason = useSyncExternalStore(signedOut.subscribe, signedOut.get);
@@ -29,10 +39,18 @@ function SignedIn() {
   return (
     <>
       {path !== WALL && <Header />}
+      {path !== WALL && <Overlays />}
       <Switch>
         <Route path={FLEET} component={FleetScreen} />
         <Route path={WALL} component={WallScreen} />
+        <Route path={NODES} component={NodesScreen} />
         <Route path="/nodes/:name">{({ name }) => named(name, (text) => <NodeScreen key={text} name={text} />)}</Route>
+        <Route path={CLUSTERS} component={ClustersScreen} />
+        <Route path="/clusters/:name">
+          {({ name }) => named(name, (text) => <ClusterScreen key={text} name={text} />)}
+        </Route>
+        <Route path={ACTIVITY} component={ActivityScreen} />
+        <Route path={OPERATIONS} component={OperationsScreen} />
         <Route path="/operations/:id">
           {({ id }) => named(id, (text) => <OperationScreen key={text} id={text} />)}
         </Route>
@@ -40,6 +58,21 @@ function SignedIn() {
           <NotFound title="There is no such screen" />
         </Route>
       </Switch>
+    </>
+  );
+}
+
+/** The palette, the table of keys, and a dialog that the palette proposes. */
+function Overlays() {
+  useKeys();
+  const open = useSyncExternalStore(overlay.subscribe, overlay.get);
+  const [proposal, setProposal] = useState<Proposal | null>(null);
+  const close = () => overlay.set(null);
+  return (
+    <>
+      {open === "palette" && <Palette onClose={close} onPropose={setProposal} />}
+      {open === "keys" && <KeyTable onClose={close} />}
+      {proposal && <WorkDialog proposal={proposal} onClose={() => setProposal(null)} />}
     </>
   );
 }

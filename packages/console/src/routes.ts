@@ -8,8 +8,24 @@ import { readParameters, writeParameters } from "./parameters.ts";
 import type { Parameters } from "./parameters.ts";
 
 export const FLEET = "/";
+export const NODES = "/nodes";
+export const CLUSTERS = "/clusters";
+export const OPERATIONS = "/operations";
+export const ACTIVITY = "/activity";
 export const WALL = "/wall";
+/** In the order of the header and of the palette. */
+export const SCREENS = [
+  [FLEET, "Fleet"],
+  [NODES, "Nodes"],
+  [CLUSTERS, "Clusters"],
+  [OPERATIONS, "Operations"],
+  [ACTIVITY, "Activity"],
+  [WALL, "Wall"],
+] as const;
 export const nodePath = (name: string) => `/nodes/${encodeURIComponent(name)}`;
+export const clusterPath = (name: string) => `${CLUSTERS}/${encodeURIComponent(name)}`;
+/** The list of nodes with a filter. */
+export const nodesPath = (filter: string) => `${NODES}?filter=${encodeURIComponent(filter)}`;
 export const operationPath = (uuid: string) => `/operations/${encodeURIComponent(uuid)}`;
 
 /** The parameters of the screen, and a function that changes some of them in place. `known`: always the same object. */

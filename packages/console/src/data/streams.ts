@@ -7,9 +7,11 @@ import type { Answers } from "../../requests.ts";
 import { RequestError, request } from "./request.ts";
 import type { Variables } from "./request.ts";
 import { currentToken } from "./session.ts";
+import { createSignal } from "./signal.ts";
 
 export type NodeRow = NonNullable<Answers["nodeChanges"]["item"]["node"]>;
 export type OperationRow = NonNullable<Answers["operationChanges"]["item"]["operation"]>;
+export type ClusterRow = NonNullable<Answers["clusterChanges"]["item"]["cluster"]>;
 export type RunRow = NonNullable<Answers["runChanges"]["item"]["run"]>;
 export type Attention = Answers["attentionChanges"]["item"];
 export type AttentionGroup = Attention["groups"][number];
@@ -21,6 +23,7 @@ const documentOf = <Item>(query: string): TypedDocument<{ readonly item: Item },
   ({ toString: () => query }) as TypedDocument<{ readonly item: Item }, Variables>;
 const NODES = documentOf<{ readonly node: NodeRow }>(REQUESTS.nodeChanges);
 const OPERATIONS = documentOf<{ readonly operation: OperationRow }>(REQUESTS.operationChanges);
+const CLUSTERS = documentOf<{ readonly cluster: ClusterRow }>(REQUESTS.clusterChanges);
 const RUNS = documentOf<{ readonly run: RunRow }>(REQUESTS.runChanges);
 const ATTENTION = documentOf<Attention>(REQUESTS.attentionChanges);
 
@@ -46,6 +49,32 @@ async function* pagesOf(filter: object | null): AsyncGenerator<ListPage<NodeRow>
   }
 }
 
+/** The same, read once: for filters that the service does not follow. */
+export function readNodes(filter: object): Store<ItemsView<NodeRow>> {
+  let view: ItemsView<NodeRow> = { items: new Map(), isWhole: false, isLive: false, error: null };
+  const signal = createSignal(view);
+  let isRead = false;
+  async function read(): Promise<void> {
+    try {
+      for await (const { rows } of pagesOf(filter)) {
+        view = { ...view, items: new Map([...view.items, ...rows.map((row) => [row.id, row] as const)]) };
+        signal.set(view);
+      }
+      signal.set({ ...view, isWhole: true });
+    } catch (error) {
+      signal.set({ ...view, error: error as Error });
+    }
+  }
+  return {
+    getSnapshot: signal.get,
+    subscribe(listener) {
+      if (!isRead) void read();
+      isRead = true;
+      return signal.subscribe(listener);
+    },
+  };
+}
+
 /** Every node. The page follows it as long as it is open. */
 export const fleet = followNodes(null);
 
@@ -53,6 +82,7 @@ export const UNFINISHED = ["QUEUED", "RUNNING", "ABORTING", "STOPPING"];
 export const running: Store<ItemsView<OperationRow>> = followChanges(connection, OPERATIONS, {
   filter: { states: UNFINISHED },
 });
+export const clusters: Store<ItemsView<ClusterRow>> = followChanges(connection, CLUSTERS, {});
 export const attention: Store<ValueView<Attention>> = followChanges(connection, ATTENTION, {});
 
 export function useStore<View>(store: Store<View>): View {

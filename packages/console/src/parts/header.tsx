@@ -3,14 +3,10 @@ import { Menu } from "@base-ui/react/menu";
 import { Link, useLocation } from "wouter";
 import { useRequest } from "../data/queries.ts";
 import { signOut } from "../data/session.ts";
-import { FLEET, WALL } from "../routes.ts";
+import { SCREENS } from "../routes.ts";
 import { ConnectionStatus } from "./connection-status.tsx";
+import { overlay } from "./keys.ts";
 import { Text } from "./text.tsx";
-
-const PLACES = [
-  [FLEET, "Fleet"],
-  [WALL, "Wall"],
-] as const;
 
 export function Header() {
   const [path] = useLocation();
@@ -21,12 +17,15 @@ export function Header() {
       </a>
       <b className="brand">Ostler</b>
       <nav aria-label="Screens">
-        {PLACES.map(([to, name]) => (
+        {SCREENS.map(([to, name]) => (
           <Link key={to} href={to} aria-current={path === to ? "page" : undefined}>
             {name}
           </Link>
         ))}
       </nav>
+      <button type="button" className="go-to" aria-keyshortcuts="Control+K" onClick={() => overlay.set("palette")}>
+        Go to… <kbd>Ctrl K</kbd>
+      </button>
       <ConnectionStatus />
       <User />
     </header>
@@ -50,6 +49,7 @@ function User() {
               <br />
               Ostler {data.service.version}
             </div>
+            <Menu.Item onClick={() => overlay.set("keys")}>Keys</Menu.Item>
             <Menu.Item render={<a href="/graphql">GraphiQL</a>} />
             {subject !== "anonymous" && <Menu.Item onClick={() => void signOut()}>Sign out</Menu.Item>}
           </Menu.Popup>

@@ -1,4 +1,5 @@
 /** A state as color, shape and name. */
+import { clusterFamilyOf } from "../words/clusters.ts";
 import { familyOf, sentenceCase, workFamilyOf } from "../words/states.ts";
 
 /** Of a node. */
@@ -14,6 +15,14 @@ export function NodeState({ state }: { readonly state: string }) {
 export function WorkState({ state }: { readonly state: string }) {
   return (
     <span className="state" data-family={workFamilyOf(state)}>
+      {sentenceCase(state)}
+    </span>
+  );
+}
+
+export function ClusterState({ state }: { readonly state: string }) {
+  return (
+    <span className="state" data-family={clusterFamilyOf(state)}>
       {sentenceCase(state)}
     </span>
   );

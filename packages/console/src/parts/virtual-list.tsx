@@ -1,17 +1,28 @@
 /**
  * A long list of equal rows, of which only the visible ones are in the document. Rows have the keys of their slots, so
  * that a scroll changes texts and moves no elements. One tab stop: arrows, `j` and `k`, Home, End and the page keys
- * move the current row, and Enter opens it.
+ * move the current row, and Enter opens it. Where rows can be selected, `x` selects the current one, `X` all up to the
+ * one selected last, and Ctrl and `a` all.
  */
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useRef, useState } from "react";
 import type { KeyboardEvent, ReactNode } from "react";
+import { letterKeys } from "./keys.ts";
 
 export interface Column<Row> {
   readonly name: string;
   /** A track of a grid, as `minmax(120px, 1fr)`. */
   readonly width: string;
   readonly show: (row: Row) => ReactNode;
+  /** `none`: it can be sorted, and is not. */
+  readonly sort?: "ascending" | "descending" | "none";
+}
+
+export interface RowSelection {
+  readonly selected: ReadonlySet<string>;
+  readonly toggle: (id: string) => void;
+  readonly add: (ids: readonly string[]) => void;
+  readonly toggleAll: (ids: readonly string[]) => void;
 }
 
 interface VirtualListProps<Row> {
@@ -21,15 +32,25 @@ interface VirtualListProps<Row> {
   readonly idOf: (row: Row) => string;
   readonly onOpen?: (row: Row) => void;
   readonly isBusy?: boolean;
+  readonly selection?: RowSelection;
+  readonly onSort?: (column: string) => void;
 }
 
+const COLUMN_MIN = 110;
+const CHECKBOX = "40px";
 const ROW_HEIGHT = 30;
 const BORDERS = 4;
 const OVERSCAN = 6;
 
-export function VirtualList<Row>({ label, columns, rows, idOf, onOpen, isBusy = false }: VirtualListProps<Row>) {
+export function VirtualList<Row>(props: VirtualListProps<Row>) {
+  const { label, columns, rows, idOf, onOpen, isBusy = false, selection, onSort } = props;
   const scroller = useRef<HTMLDivElement>(null);
-  const [current, setCurrent] = useState(0);
+  const [current, setCurrent] = useState<{ readonly index: number; readonly id: string | null }>({
+    index: 0,
+    id: null,
+  });
+  /** The row that was selected last: a range begins there. */
+  const anchor = useRef<string | null>(null);
   const virtual = useVirtualizer({
     count: rows.length,
     getScrollElement: () => scroller.current,
@@ -37,21 +58,42 @@ export function VirtualList<Row>({ label, columns, rows, idOf, onOpen, isBusy = 
     overscan: OVERSCAN,
   });
   const last = rows.length - 1;
-  const shown = Math.min(current, last);
+  const shown = Math.min(placeOf(current, rows, idOf), last);
   useEffect(() => {
     if (document.activeElement === scroller.current && shown >= 0) virtual.scrollToIndex(shown);
   }, [shown]);
   const items = virtual.getVirtualItems();
-  const template = columns.map(({ width }) => width).join(" ");
+  const template = [...(selection ? [CHECKBOX] : []), ...columns.map(({ width }) => width)].join(" ");
+  const minWidth = columns.length * COLUMN_MIN;
+  const setPlace = (index: number) => {
+    const row = rows[index];
+    setCurrent({ index, id: row === undefined ? null : idOf(row) });
+  };
+
+  /** `isRange`: all rows from the one selected last. */
+  function select(index: number, isRange: boolean): void {
+    const row = rows[index];
+    if (!selection || row === undefined) return;
+    const from = isRange ? rows.findIndex((one) => idOf(one) === anchor.current) : -1;
+    if (from < 0) selection.toggle(idOf(row));
+    else selection.add(rows.slice(Math.min(from, index), Math.max(from, index) + 1).map(idOf));
+    anchor.current = idOf(row);
+  }
 
   function move(event: KeyboardEvent): void {
+    if (selection && event.key === "a" && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      selection.toggleAll(rows.map(idOf));
+    }
     if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (/^[a-z]$/i.test(event.key) && !letterKeys.get()) return;
+    if (selection && event.key.toLowerCase() === "x") return select(shown, event.shiftKey);
     const page = Math.max(1, Math.floor((scroller.current?.clientHeight ?? 0) / ROW_HEIGHT) - 2);
     const to = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, PageDown: page, PageUp: -page, Home: -last, End: last }[
       event.key
     ];
     const row = rows[shown];
-    if (to !== undefined) setCurrent(Math.max(0, Math.min(last, shown + to)));
+    if (to !== undefined) setPlace(Math.max(0, Math.min(last, shown + to)));
     else if (event.key === "Enter" && row !== undefined && event.target === event.currentTarget) onOpen?.(row);
     else return;
     event.preventDefault();
@@ -64,22 +106,40 @@ export function VirtualList<Row>({ label, columns, rows, idOf, onOpen, isBusy = 
       role="grid"
       aria-label={label}
       aria-rowcount={rows.length + 1}
+      aria-multiselectable={selection ? true : undefined}
       aria-busy={isBusy}
       aria-activedescendant={shown >= 0 ? `${label}-${shown}` : undefined}
       tabIndex={0}
       style={{ height: `min(60vh, ${(rows.length + 1) * ROW_HEIGHT + BORDERS}px)` }}
       onKeyDown={move}
     >
-      <div role="rowgroup">
+      <div role="rowgroup" style={{ minWidth }}>
         <div className="row head" role="row" aria-rowindex={1} style={{ gridTemplateColumns: template }}>
-          {columns.map(({ name }) => (
-            <span key={name} role="columnheader">
-              {name}
+          {selection && (
+            <span role="columnheader">
+              <input
+                type="checkbox"
+                tabIndex={-1}
+                aria-label="Select all"
+                checked={rows.length > 0 && rows.every((row) => selection.selected.has(idOf(row)))}
+                onChange={() => selection.toggleAll(rows.map(idOf))}
+              />
+            </span>
+          )}
+          {columns.map(({ name, sort }) => (
+            <span key={name} role="columnheader" aria-sort={sort}>
+              {sort === undefined ? (
+                name
+              ) : (
+                <button type="button" tabIndex={-1} onClick={() => onSort?.(name)}>
+                  {name}
+                </button>
+              )}
             </span>
           ))}
         </div>
       </div>
-      <div role="rowgroup" style={{ height: virtual.getTotalSize(), position: "relative" }}>
+      <div role="rowgroup" style={{ height: virtual.getTotalSize(), minWidth, position: "relative" }}>
         {items.map(({ index, start }) => {
           const row = rows[index];
           return (
@@ -91,10 +151,23 @@ export function VirtualList<Row>({ label, columns, rows, idOf, onOpen, isBusy = 
                 role="row"
                 aria-rowindex={index + 2}
                 data-current={index === shown}
+                aria-selected={selection?.selected.has(idOf(row))}
                 data-id={idOf(row)}
                 style={{ gridTemplateColumns: template, transform: `translateY(${start}px)` }}
-                onClick={() => setCurrent(index)}
+                onClick={() => setPlace(index)}
               >
+                {selection && (
+                  <span role="gridcell">
+                    <input
+                      type="checkbox"
+                      tabIndex={-1}
+                      aria-label="Select"
+                      checked={selection.selected.has(idOf(row))}
+                      onChange={() => {}}
+                      onClick={(event) => select(index, event.shiftKey)}
+                    />
+                  </span>
+                )}
                 {columns.map(({ name, show }) => (
                   <span key={name} role="gridcell">
                     {show(row)}
@@ -107,4 +180,16 @@ export function VirtualList<Row>({ label, columns, rows, idOf, onOpen, isBusy = 
       </div>
     </div>
   );
+}
+
+/** The index of the current row, which other rows move as they come and go. */
+function placeOf<Row>(
+  { index, id }: { readonly index: number; readonly id: string | null },
+  rows: readonly Row[],
+  idOf: (row: Row) => string,
+): number {
+  const row = rows[index];
+  if (id === null || (row !== undefined && idOf(row) === id)) return index;
+  const found = rows.findIndex((one) => idOf(one) === id);
+  return found < 0 ? index : found;
 }

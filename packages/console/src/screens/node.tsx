@@ -14,14 +14,12 @@ import { RunSteps } from "../parts/run-steps.tsx";
 import { NodeState, WorkState } from "../parts/state-badge.tsx";
 import { Text } from "../parts/text.tsx";
 import { Time } from "../parts/time.tsx";
-import { nodePath, operationPath, useParameters } from "../routes.ts";
+import { clusterPath, nodePath, operationPath, useParameters } from "../routes.ts";
 import { marksOf } from "../words/nodes.ts";
 import { agoText } from "../words/numbers.ts";
 import { runText } from "../words/runs.ts";
 import { sentenceCase } from "../words/states.ts";
-import { WORK, isWork } from "../words/verbs.ts";
-import type { Proposal } from "../work/outlook.ts";
-import { WorkDialog } from "../work/work-dialog.tsx";
+import { VerbBar } from "../work/verb-bar.tsx";
 
 export type NodeDetail = NonNullable<Answers["nodeDetail"]["node"]>;
 
@@ -96,7 +94,7 @@ function Node({ node, version }: NodeProps) {
       </h1>
       <UnknownParameters unknown={unknown} path={nodePath(name)} />
       <Why node={node} run={ordered[0]} />
-      <Actions node={node} />
+      <VerbBar target={{ ids: [node.id], object: name }} verdicts={node.actions} />
       {run && (
         <section aria-labelledby="run">
           <h2 id="run">
@@ -137,62 +135,6 @@ function Why({ node, run }: { readonly node: NodeDetail; readonly run: RunRow | 
         </li>
       ))}
     </ul>
-  );
-}
-
-/** The actions that need no further terms, as buttons; the others with what the service says of them. */
-const BUTTONS = ["stop", "abort", "restart", "releaseHolds", "withdrawAbort"];
-
-function Actions({ node }: { readonly node: NodeDetail }) {
-  const [proposal, setProposal] = useState<Proposal | null>(null);
-  const { id, name, actions } = node;
-  const shown = actions.filter(
-    ({ mutation, allowed }) => BUTTONS.includes(mutation) && (allowed || BUTTONS.indexOf(mutation) < 3),
-  );
-  return (
-    <section aria-label="Actions">
-      <div className="buttons">
-        {shown
-          .toSorted((a, b) => BUTTONS.indexOf(a.mutation) - BUTTONS.indexOf(b.mutation))
-          .map(({ mutation, allowed, reason, remedy }) => (
-            <span key={mutation} className="with-reason">
-              <button
-                type="button"
-                className={mutation === "abort" ? "danger" : undefined}
-                disabled={!allowed}
-                aria-describedby={allowed ? undefined : `why-${mutation}`}
-                onClick={() =>
-                  isWork(mutation) && setProposal({ mutation, input: { work: { ids: [id] } }, object: name })
-                }
-              >
-                {isWork(mutation) ? WORK[mutation].name : sentenceCase(mutation)}…
-              </button>
-              {!allowed && (
-                <small id={`why-${mutation}`} className="quiet">
-                  <Text>{reason ?? remedy}</Text>
-                </small>
-              )}
-            </span>
-          ))}
-      </div>
-      <details>
-        <summary>Which verbs it accepts</summary>
-        <ul className="verdicts">
-          {actions
-            .filter(({ mutation }) => !BUTTONS.includes(mutation))
-            .map(({ action, powerAction, allowed, reason, remedy }) => (
-              <li key={`${action} ${powerAction ?? ""}`} data-allowed={allowed}>
-                <b>
-                  {sentenceCase(action)}
-                  {powerAction !== null && ` ${sentenceCase(powerAction).toLowerCase()}`}
-                </b>{" "}
-                {allowed ? "accepted" : <Text>{`${reason ?? ""} ${remedy ?? ""}`.trim()}</Text>}
-              </li>
-            ))}
-        </ul>
-      </details>
-      {proposal && <WorkDialog proposal={proposal} onClose={() => setProposal(null)} />}
-    </section>
   );
 }
 
@@ -238,7 +180,6 @@ function Facts({ node, clusterName }: { readonly node: NodeDetail; readonly clus
   const power = `${sentenceCase(powerState)}${wantedPower !== null && wantedPower !== powerState ? `, ${sentenceCase(wantedPower).toLowerCase()} was asked for` : ""}${powerReadAt === null ? "" : `, read ${agoText(powerReadAt, now)}`}`;
   const facts: readonly (readonly [string, string | null])[] = [
     ["Power", power],
-    ["Cluster", clusterName],
     ["Host group", hostGroup],
     ["Model", model],
     ["Drivers", drivers.map(({ name }) => name).join(", ")],
@@ -253,6 +194,16 @@ function Facts({ node, clusterName }: { readonly node: NodeDetail; readonly clus
     <section aria-labelledby="facts">
       <h2 id="facts">Machine</h2>
       <dl className="facts">
+        {clusterName !== null && (
+          <div>
+            <dt>Cluster</dt>
+            <dd>
+              <Link href={clusterPath(clusterName)}>
+                <Text>{clusterName}</Text>
+              </Link>
+            </dd>
+          </div>
+        )}
         {facts
           .filter(([, value]) => value !== null && value !== "")
           .map(([term, value]) => (

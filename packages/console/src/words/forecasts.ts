@@ -25,7 +25,7 @@ export interface RefusedGroup {
   readonly nodeCount: number;
   readonly message: string;
   readonly remedy: string;
-  readonly examples: readonly { readonly ref: string }[];
+  readonly examples: readonly { readonly ref: string; readonly node?: { readonly name: string } | null }[];
 }
 
 export interface Forecast {

@@ -1,18 +1,48 @@
-/** The mutations that the dialog of work sends: their names, and the answer that each gives. */
+/** The mutations that the dialog of work sends: their names, answers and terms. */
+
+/** A term of a request; all requests that start work take the terms of STARTED too. */
+export type Term =
+  | "image"
+  | "hostGroup"
+  | "until"
+  | "fromBeginning"
+  | "reinstall"
+  | "power"
+  | "device"
+  | "persistent"
+  | "maxParallel"
+  | "waves"
+  | "haltAt"
+  | "onFailure"
+  | "variables"
+  | "force";
+
+const STARTED: readonly Term[] = ["maxParallel", "waves", "haltAt", "onFailure", "variables", "force"];
+const INSTALL: readonly Term[] = ["image", "hostGroup"];
+
+interface Work {
+  readonly name: string;
+  readonly answers: "START" | "INTERRUPT" | "WAVES" | "MARK";
+  readonly terms?: readonly Term[];
+  /** Without a reason it is refused. */
+  readonly needsReason?: true;
+  /** The service stores no reason with it. */
+  readonly takesNoReason?: true;
+}
 
 export const WORK = {
-  manageNodes: { name: "Manage", answers: "START" },
-  inspectNodes: { name: "Inspect", answers: "START" },
-  provideNodes: { name: "Provide", answers: "START" },
-  cleanNodes: { name: "Clean", answers: "START" },
-  commissionNodes: { name: "Commission", answers: "START" },
-  deployNodes: { name: "Deploy", answers: "START" },
-  redeployNodes: { name: "Redeploy", answers: "START" },
-  undeployNodes: { name: "Undeploy", answers: "START" },
-  decommissionNodes: { name: "Decommission", answers: "START" },
-  setPower: { name: "Change the power of", answers: "START" },
-  setBootDevice: { name: "Set the boot device of", answers: "START" },
-  restart: { name: "Restart", answers: "START" },
+  manageNodes: { name: "Manage", answers: "START", terms: STARTED },
+  inspectNodes: { name: "Inspect", answers: "START", terms: STARTED },
+  provideNodes: { name: "Provide", answers: "START", terms: STARTED },
+  cleanNodes: { name: "Clean", answers: "START", terms: STARTED },
+  commissionNodes: { name: "Commission", answers: "START", terms: ["until", ...INSTALL, ...STARTED, "fromBeginning"] },
+  deployNodes: { name: "Deploy", answers: "START", terms: [...INSTALL, "reinstall", ...STARTED] },
+  redeployNodes: { name: "Redeploy", answers: "START", terms: [...INSTALL, "reinstall", ...STARTED] },
+  undeployNodes: { name: "Undeploy", answers: "START", terms: STARTED },
+  decommissionNodes: { name: "Decommission", answers: "START", terms: STARTED },
+  setPower: { name: "Change the power of", answers: "START", terms: ["power", ...STARTED] },
+  setBootDevice: { name: "Set the boot device of", answers: "START", terms: ["device", "persistent", ...STARTED] },
+  restart: { name: "Restart", answers: "START", terms: ["fromBeginning", ...STARTED] },
   stop: { name: "Stop", answers: "INTERRUPT" },
   abort: { name: "Abort", answers: "INTERRUPT" },
   withdrawAbort: { name: "Withdraw the abort of", answers: "INTERRUPT" },
@@ -20,9 +50,13 @@ export const WORK = {
   haltWaves: { name: "Halt the waves", answers: "WAVES" },
   resumeWaves: { name: "Resume the waves", answers: "WAVES" },
   advanceWaves: { name: "Start the next wave", answers: "WAVES" },
-} as const satisfies Readonly<
-  Record<string, { readonly name: string; readonly answers: "START" | "INTERRUPT" | "WAVES" }>
->;
+  setMaintenance: { name: "Begin the maintenance of", answers: "MARK", needsReason: true },
+  clearMaintenance: { name: "End the maintenance of", answers: "MARK", takesNoReason: true },
+  setRetired: { name: "Retire", answers: "MARK", needsReason: true },
+  clearRetired: { name: "End the retirement of", answers: "MARK", takesNoReason: true },
+  updateNodes: { name: "Protect", answers: "MARK", takesNoReason: true },
+  deleteNodes: { name: "Delete", answers: "MARK", takesNoReason: true },
+} as const satisfies Readonly<Record<string, Work>>;
 
 export type WorkMutation = keyof typeof WORK;
 type Answering<Kind> = {
@@ -31,8 +65,54 @@ type Answering<Kind> = {
 export type StartMutation = Answering<"START">;
 export type InterruptMutation = Answering<"INTERRUPT">;
 export type WavesMutation = Answering<"WAVES">;
+export type MarkMutation = Answering<"MARK">;
+
+/** With every property, those that a mutation has none of too. */
+export const workOf = (mutation: WorkMutation): Work => WORK[mutation];
 
 /** A service of another version may suggest others. */
 export function isWork(mutation: string): mutation is WorkMutation {
   return Object.hasOwn(WORK, mutation);
+}
+
+/** A request of a person, for one node or many. */
+export interface Verb {
+  /** As in `Node.actions`. */
+  readonly action: string;
+  readonly mutation: WorkMutation;
+  readonly name: string;
+  /** Further input that the verb implies. */
+  readonly input?: Readonly<Record<string, unknown>>;
+}
+
+/** In the order of their buttons and menus: the most frequent first, what ends work next, then marks. */
+export const VERBS: readonly Verb[] = [
+  { action: "COMMISSION", mutation: "commissionNodes", name: "Commission" },
+  { action: "DEPLOY", mutation: "deployNodes", name: "Deploy" },
+  { action: "POWER", mutation: "setPower", name: "Power" },
+  { action: "STOP", mutation: "stop", name: "Stop" },
+  { action: "ABORT", mutation: "abort", name: "Abort" },
+  { action: "RESTART", mutation: "restart", name: "Restart" },
+  { action: "REDEPLOY", mutation: "redeployNodes", name: "Redeploy" },
+  { action: "UNDEPLOY", mutation: "undeployNodes", name: "Undeploy" },
+  { action: "MANAGE", mutation: "manageNodes", name: "Manage" },
+  { action: "INSPECT", mutation: "inspectNodes", name: "Inspect" },
+  { action: "CLEAN", mutation: "cleanNodes", name: "Clean" },
+  { action: "PROVIDE", mutation: "provideNodes", name: "Provide" },
+  { action: "DECOMMISSION", mutation: "decommissionNodes", name: "Decommission" },
+  { action: "BOOT_DEVICE", mutation: "setBootDevice", name: "Boot device" },
+  { action: "RELEASE_HOLDS", mutation: "releaseHolds", name: "Release holds" },
+  { action: "WITHDRAW_ABORT", mutation: "withdrawAbort", name: "Withdraw abort" },
+  { action: "SET_MAINTENANCE", mutation: "setMaintenance", name: "Begin maintenance" },
+  { action: "CLEAR_MAINTENANCE", mutation: "clearMaintenance", name: "End maintenance" },
+  { action: "PROTECT", mutation: "updateNodes", name: "Protect", input: { protected: true } },
+  { action: "UNPROTECT", mutation: "updateNodes", name: "End protection", input: { protected: false } },
+  { action: "SET_RETIRED", mutation: "setRetired", name: "Retire" },
+  { action: "CLEAR_RETIRED", mutation: "clearRetired", name: "End retirement" },
+  { action: "DELETE", mutation: "deleteNodes", name: "Delete" },
+];
+
+/** `Deploy 300 nodes`, `Change the power of rack3-u12`. */
+export function workName(mutation: WorkMutation, input: Readonly<Record<string, unknown>>): string {
+  return mutation === "updateNodes" && input["protected"] === false ? "End the protection of" : WORK[mutation].name;
 }

@@ -1,22 +1,28 @@
 /**
- * The dialog of work that needs no further terms: stop, abort, restart, waves, and what the service suggests. It shows
- * what the dry run announces, asks according to the consequence, and sends what was shown.
+ * The dialog of work, for one node, a selection or a cluster. It shows what the dry run announces for the terms as they
+ * are typed, asks according to the consequence, and sends what was shown.
  *
- * Modes: planning (a dry run is on its way), planned (the request can be sent), sending. A plan that has changed
- * meanwhile, and work that goes on, lead back to planning; what was typed stays.
+ * Modes: planning (a dry run is on its way; the earlier plan stays, but cannot be sent), planned (the request can be
+ * sent), sending. A request that is refused, with what differs, and work that goes on lead back to planning; what was
+ * typed stays.
  */
 import { Dialog } from "@base-ui/react/dialog";
 import { useEffect, useRef, useState } from "react";
+import type { KeyboardEvent } from "react";
 import { useLocation } from "wouter";
 import { useThrottled } from "../data/use-throttled.ts";
 import { Problem } from "../parts/notices.tsx";
 import { Text } from "../parts/text.tsx";
 import { operationPath } from "../routes.ts";
 import { numberText, plural, timeText } from "../words/numbers.ts";
-import { WORK } from "../words/verbs.ts";
+import { planDifferences } from "../words/plans.ts";
+import { sentenceCase } from "../words/states.ts";
+import { NO_TERMS, readTerms } from "../words/terms.ts";
+import { workName, workOf } from "../words/verbs.ts";
 import { announce } from "./announcements.ts";
-import { carryOut, foresee } from "./outlook.ts";
+import { carryOut, foresee } from "./carry-out.ts";
 import type { Outlook, Proposal } from "./outlook.ts";
+import { TermsFields } from "./terms-fields.tsx";
 
 interface WorkDialogProps {
   readonly proposal: Proposal;
@@ -28,49 +34,79 @@ interface WorkDialogProps {
 interface Planned {
   readonly outlook: Outlook;
   readonly at: Date;
+  /** The terms that it is of, as JSON. */
+  readonly terms: string;
 }
 
+/** While a person types terms, no plan is asked for. */
+const TYPING_MS = 300;
 const PAUSE_MS = 1_000;
 
 export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps) {
-  const { mutation, object } = proposal;
-  const { name, answers } = WORK[mutation];
+  const { mutation, object, input } = proposal;
+  const { answers, terms: known = [], needsReason = false, takesNoReason = false } = workOf(mutation);
+  const name = workName(mutation, input);
+  const [terms, setTerms] = useState(NO_TERMS);
   const [planned, setPlanned] = useState<Planned | null>(null);
   const [error, setError] = useState<Error | null>(null);
   const [isSending, setSending] = useState(false);
-  const [hasChanged, setChanged] = useState(false);
+  /** Why the last request was refused, and what differs in the plan since. */
+  const [refusal, setRefusal] = useState<readonly string[]>([]);
   const [plans, setPlans] = useState(0);
   const [reason, setReason] = useState("");
   const [typed, setTyped] = useState("");
   /** One for the life of the dialog: a double click and a repeated request begin work once. */
   const [key] = useState(() => crypto.randomUUID());
   const isSent = useRef(false);
+  const refused = useRef<Outlook | null>(null);
   const shownVersion = useThrottled(answers === "START" ? "" : version, PAUSE_MS);
   const [, navigate] = useLocation();
+  const { input: read, flaws } = readTerms(terms);
+  const content = JSON.stringify(read);
+  const missing = missingTerm(proposal, read);
+  const isPlannable = Object.keys(flaws).length === 0 && missing === null;
 
   useEffect(() => {
+    if (!isPlannable) return;
     const end = new AbortController();
     setError(null);
-    foresee(proposal, end.signal).then(
-      (outlook) => setPlanned({ outlook, at: new Date() }),
-      (cause: unknown) => end.signal.aborted || setError(cause as Error),
-    );
-    return () => end.abort();
-  }, [plans, shownVersion]);
+    const plan = async () => {
+      try {
+        const outlook = await foresee(proposal, JSON.parse(content) as typeof read, end.signal);
+        const before = refused.current?.plan;
+        refused.current = null;
+        if (before && outlook.plan) {
+          const differences = planDifferences(before, outlook.plan);
+          setRefusal((lines) => [...lines, ...differences]);
+        }
+        setPlanned({ outlook, at: new Date(), terms: content });
+      } catch (cause) {
+        if (!end.signal.aborted) setError(cause as Error);
+      }
+    };
+    const timer = setTimeout(() => void plan(), planned === null ? 0 : TYPING_MS);
+    return () => {
+      clearTimeout(timer);
+      end.abort();
+    };
+  }, [plans, content, isPlannable, shownVersion]);
+
+  const isCurrent = isPlannable && planned?.terms === content;
+  const outlook = planned?.outlook ?? null;
 
   async function send(): Promise<void> {
-    if (!planned || isSent.current) return;
+    if (!planned || !isCurrent || !isReady(planned.outlook, typed) || isSent.current) return;
     isSent.current = true;
     setSending(true);
     setError(null);
+    setRefusal([]);
     try {
-      const done = await carryOut(proposal, planned.outlook, { key, reason });
-      if (done.errors.some(({ code }) => code === "STALE_REVISION")) {
-        setChanged(true);
-        setPlanned(null);
-        setPlans(plans + 1);
-      } else if (done.operations.length === 0 && done.errors.length > 0) setPlanned({ outlook: done, at: new Date() });
-      else return finish(planned.outlook, done.operations);
+      const done = await carryOut(proposal, planned.outlook, { terms: read, key, reason });
+      if (done.operations.length > 0 || done.errors.length === 0) return finish(planned.outlook, done.operations);
+      refused.current = planned.outlook;
+      setRefusal(done.errors.map(({ message }) => message));
+      setPlanned({ ...planned, terms: "" });
+      setPlans(plans + 1);
     } catch (cause) {
       setError(cause as Error);
     } finally {
@@ -86,6 +122,7 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
     if (operation !== undefined) navigate(operationPath(operation));
   }
 
+  const isReasonMissing = needsReason && reason.trim() === "";
   return (
     <Dialog.Root open onOpenChange={(isOpen) => isOpen || isSending || onClose()}>
       <Dialog.Portal>
@@ -94,30 +131,55 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
           <Dialog.Title>
             {name} <Text>{object}</Text>
           </Dialog.Title>
-          {hasChanged && (
-            <p role="status">The plan has changed meanwhile, and nothing was done. This is the new one.</p>
+          {refusal.length > 0 && (
+            <div role="status" className="problem">
+              <p>Nothing was done. This is the plan as it is now.</p>
+              {refusal.map((line) => (
+                <p key={line}>
+                  <Text>{line}</Text>
+                </p>
+              ))}
+            </div>
           )}
-          {planned ? <Announced {...planned} /> : error === null && <p aria-busy="true">Asking what it would do…</p>}
-          {error && <Problem error={error} onAgain={() => (planned ? void send() : setPlans(plans + 1))} />}
+          {planned && <Announced {...planned} isCurrent={isCurrent} isPlannable={isPlannable} />}
+          {missing !== null && <p>{missing}</p>}
+          {!planned && isPlannable && error === null && <p aria-busy="true">Asking what it would do…</p>}
+          {error && <Problem error={error} onAgain={() => (isCurrent ? void send() : setPlans(plans + 1))} />}
           <form
+            onKeyDown={withoutRepeatedEnter}
             onSubmit={(event) => {
               event.preventDefault();
               void send();
             }}
           >
-            <label className="field">
-              Reason
-              <input value={reason} maxLength={1000} onChange={(event) => setReason(event.target.value)} />
-            </label>
-            <Confirmation outlook={planned?.outlook ?? null} typed={typed} onType={setTyped} />
+            {outlook?.plan && outlook.refusals.length > 0 && outlook.plan.plannedCount > 0 && (
+              <Acceptance
+                count={outlook.plan.plannedCount}
+                value={terms.acceptance || (input["acceptance"] === "BEST_EFFORT" ? "BEST_EFFORT" : "ALL_OR_NOTHING")}
+                onChange={(acceptance) => setTerms({ ...terms, acceptance })}
+              />
+            )}
+            <TermsFields
+              known={known}
+              terms={terms}
+              flaws={flaws}
+              onChange={(change) => setTerms({ ...terms, ...change })}
+            />
+            {!takesNoReason && (
+              <label className="field">
+                Reason{needsReason && " (required)"}
+                <input value={reason} maxLength={1000} onChange={(event) => setReason(event.target.value)} />
+              </label>
+            )}
+            <Confirmation outlook={outlook} typed={typed} onType={setTyped} />
             <div className="buttons">
               <Dialog.Close type="button">Cancel</Dialog.Close>
               <button
                 type="submit"
-                className={mutation === "abort" ? "danger" : "primary"}
-                disabled={isSending || !isReady(planned?.outlook ?? null, typed)}
+                className={mutation === "abort" || mutation === "deleteNodes" ? "danger" : "primary"}
+                disabled={isSending || !isCurrent || isReasonMissing || !isReady(outlook, typed)}
               >
-                {answers === "WAVES" || !planned ? name : `${name} ${plural(planned.outlook.acceptedCount, "node")}`}
+                {answers === "WAVES" || !outlook ? name : `${name} ${plural(outlook.acceptedCount, "node")}`}
               </button>
             </div>
           </form>
@@ -127,14 +189,32 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
   );
 }
 
+/** A term without which the request cannot be planned, as a request to the person. */
+function missingTerm({ mutation, input }: Proposal, terms: Readonly<Record<string, unknown>>): string | null {
+  const has = (name: string) => (terms[name] ?? input[name]) !== undefined;
+  if (mutation === "setPower" && !has("action")) return "Choose what happens to the power.";
+  return mutation === "setBootDevice" && !has("device") ? "Choose the device." : null;
+}
+
+/** Enter that is held down sends nothing that appears meanwhile. */
+function withoutRepeatedEnter(event: KeyboardEvent): void {
+  if (event.key === "Enter" && event.repeat) event.preventDefault();
+}
+
 function isReady(outlook: Outlook | null, typed: string): boolean {
-  if (outlook === null || outlook.acceptedCount === 0) return false;
+  if (outlook === null || !outlook.isPossible) return false;
   return outlook.typedCount === null || typed.replaceAll(/[,\s]/g, "") === String(outlook.typedCount);
 }
 
-function Announced({ outlook, at }: Planned) {
+interface AnnouncedProps extends Pick<Planned, "outlook" | "at"> {
+  /** It is the plan of the terms as they are typed. */
+  readonly isCurrent: boolean;
+  readonly isPlannable: boolean;
+}
+
+export function Announced({ outlook, at, isCurrent, isPlannable }: AnnouncedProps) {
   return (
-    <>
+    <div className="announced" aria-busy={!isCurrent} aria-live="polite">
       <p className="sentence">{outlook.sentence}</p>
       {outlook.more.map((sentence) => (
         <p key={sentence}>
@@ -144,9 +224,10 @@ function Announced({ outlook, at }: Planned) {
       <ul className="refusals">
         {outlook.refusals.map(({ code, nodeCount, message, remedy, examples }) => (
           <li key={code}>
-            <b>{numberText(nodeCount)}</b> refused: <Text>{nodeCount === 1 ? message : remedy}</Text>{" "}
+            <b>{numberText(nodeCount)}</b> refused, {sentenceCase(code).toLowerCase()}:{" "}
+            <Text>{nodeCount === 1 ? message : remedy}</Text>{" "}
             <small>
-              {examples.map(({ ref }) => ref).join(", ")}
+              <Text>{examples.map(({ ref, node }) => node?.name ?? ref).join(", ")}</Text>
               {nodeCount > examples.length && " …"}
             </small>
           </li>
@@ -159,8 +240,31 @@ function Announced({ outlook, at }: Planned) {
             </li>
           ))}
       </ul>
-      <p className="quiet">As of {timeText(at, at)}</p>
-    </>
+      <p className="quiet">
+        {isCurrent ? `As of ${timeText(at, at)}` : isPlannable ? "Asking again…" : "Correct the terms first."}
+      </p>
+    </div>
+  );
+}
+
+interface AcceptanceProps {
+  /** Nodes that accept the request. */
+  readonly count: number;
+  readonly value: string;
+  readonly onChange: (value: string) => void;
+}
+
+function Acceptance({ count, value, onChange }: AcceptanceProps) {
+  const choices = { BEST_EFFORT: `the ${numberText(count)} that can`, ALL_OR_NOTHING: "all or nothing" };
+  return (
+    <fieldset className="choices">
+      <legend>Which nodes</legend>
+      {Object.entries(choices).map(([choice, label]) => (
+        <label key={choice} className="check">
+          <input type="radio" name="acceptance" checked={value === choice} onChange={() => onChange(choice)} /> {label}
+        </label>
+      ))}
+    </fieldset>
   );
 }
 
@@ -171,10 +275,10 @@ interface ConfirmationProps {
 }
 
 function Confirmation({ outlook, typed, onType }: ConfirmationProps) {
-  if (outlook === null || outlook.typedCount === null || outlook.acceptedCount === 0) return null;
+  if (outlook === null || outlook.typedCount === null || !outlook.isPossible) return null;
   return (
     <label className="field">
-      Type {outlook.typedCount} to confirm: the number of nodes that lose data or power
+      Type {outlook.typedCount} to confirm: the number of nodes that lose data, power or their record
       <input value={typed} inputMode="numeric" autoComplete="off" onChange={(event) => onType(event.target.value)} />
     </label>
   );

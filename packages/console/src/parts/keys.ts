@@ -1,0 +1,54 @@
+/** Keys that work on every screen. None of them starts or ends work. */
+import { useEffect } from "react";
+import { useLocation } from "wouter";
+import { createSignal } from "../data/signal.ts";
+import { NODES } from "../routes.ts";
+import { clearSelection } from "../work/selection.ts";
+
+const KEPT = "ostler-letter-keys";
+
+/** Whether single letters are keys; speech input types letters by mistake. */
+export const letterKeys = createSignal(localStorage.getItem(KEPT) !== "off");
+export const overlay = createSignal<"palette" | "keys" | null>(null);
+
+export function setLetterKeys(isOn: boolean): void {
+  localStorage.setItem(KEPT, isOn ? "on" : "off");
+  letterKeys.set(isOn);
+}
+
+export const KEYS: readonly (readonly [string, string])[] = [
+  ["Ctrl K", "Go to a node, an operation, a cluster or a screen; verbs on the selection"],
+  ["/", "Filter the nodes"],
+  ["j k, arrows, Home, End, Page Up, Page Down", "Rows"],
+  ["x, Shift x, Ctrl a", "Select a row, a range, all that match"],
+  ["Enter", "Open the row"],
+  ["Esc", "Close; then clear the selection"],
+  ["?", "This table"],
+];
+
+const FILTER = "#filter";
+const isField = (target: EventTarget | null) =>
+  target instanceof HTMLElement && target.closest("input:not([type=checkbox]), textarea, select") !== null;
+const hasOpen = () => document.querySelector('[role="dialog"], [role="menu"], [role="listbox"]') !== null;
+
+export function useKeys(): void {
+  const [path, navigate] = useLocation();
+  useEffect(() => {
+    function press(event: KeyboardEvent): void {
+      const { key, ctrlKey, metaKey, altKey, target } = event;
+      if (key.toLowerCase() === "k" && (ctrlKey || metaKey) && !altKey) {
+        event.preventDefault();
+        if (!hasOpen()) overlay.set("palette");
+      } else if (ctrlKey || metaKey || altKey || isField(target) || hasOpen()) return;
+      else if (key === "Escape") clearSelection();
+      else if (key === "?" && letterKeys.get()) overlay.set("keys");
+      else if (key === "/" && letterKeys.get()) {
+        event.preventDefault();
+        if (path !== NODES) navigate(NODES);
+        requestAnimationFrame(() => document.querySelector<HTMLElement>(FILTER)?.focus());
+      }
+    }
+    document.addEventListener("keydown", press);
+    return () => document.removeEventListener("keydown", press);
+  }, [path, navigate]);
+}

@@ -1,0 +1,243 @@
+/** One cluster: its deployment from the first commission to the last change, on one page. */
+import { useMemo, useState } from "react";
+import { Link } from "wouter";
+import type { Answers } from "../../requests.ts";
+import { useRequest } from "../data/queries.ts";
+import { clusters, fleet, useRunsOfOperation, useStore } from "../data/streams.ts";
+import type { ClusterRow, NodeRow, OperationRow } from "../data/streams.ts";
+import { useThrottled } from "../data/use-throttled.ts";
+import { NodeCounts } from "../parts/node-counts.tsx";
+import { NotFound, Problem, UnknownParameters } from "../parts/notices.tsx";
+import { OperationHistory } from "../parts/operation-history.tsx";
+import { ClusterState, NodeState } from "../parts/state-badge.tsx";
+import { Text } from "../parts/text.tsx";
+import { usePages } from "../parts/use-pages.ts";
+import type { Page } from "../parts/use-pages.ts";
+import { VariablesEditor } from "../parts/variables-editor.tsx";
+import { VirtualList } from "../parts/virtual-list.tsx";
+import type { Column } from "../parts/virtual-list.tsx";
+import { clusterPath, nodePath, nodesPath, useParameters } from "../routes.ts";
+import { changesOf, hostGroupsOf } from "../words/clusters.ts";
+import { marksOf } from "../words/nodes.ts";
+import { numberText, plural } from "../words/numbers.ts";
+import { ChangesDialog } from "../work/changes-dialog.tsx";
+import type { Proposal } from "../work/outlook.ts";
+import { VerbBar } from "../work/verb-bar.tsx";
+import { WorkDialog } from "../work/work-dialog.tsx";
+
+const PARAMETERS = {} as const;
+const FIRST = 20;
+const PAUSE_MS = 1_000;
+
+export function ClusterScreen({ name }: { readonly name: string }) {
+  const { items, isWhole, error } = useStore(clusters);
+  const row = [...items.values()].find((cluster) => cluster.name === name);
+  if (row) return <Cluster key={row.id} row={row} />;
+  if (error) return <NotFound title={name}>{<Problem error={error} />}</NotFound>;
+  if (isWhole) return <NoSuchCluster name={name} names={[...items.values()].map((cluster) => cluster.name)} />;
+  return (
+    <main className="screen" id="main" aria-busy="true">
+      <h1>
+        <Text>{name}</Text>
+      </h1>
+    </main>
+  );
+}
+
+const NAMES_OFFERED = 8;
+
+function NoSuchCluster({ name, names }: { readonly name: string; readonly names: readonly string[] }) {
+  return (
+    <NotFound title={`There is no cluster ${name.slice(0, 60)}`}>
+      {names.length > 0 && (
+        <p>
+          Clusters:{" "}
+          {names.slice(0, NAMES_OFFERED).map((one) => (
+            <Link key={one} href={clusterPath(one)} className="name">
+              <Text>{one}</Text>
+            </Link>
+          ))}
+        </p>
+      )}
+    </NotFound>
+  );
+}
+
+const pageOf = ({ cluster }: Answers["clusterHistory"]): Page<OperationRow> => ({
+  items: cluster?.operations.nodes ?? [],
+  next: cluster?.operations.pageInfo.hasNextPage ? { after: cluster.operations.pageInfo.endCursor } : null,
+});
+
+function Cluster({ row }: { readonly row: ClusterRow }) {
+  const { name, state, nodeCounts } = row;
+  const { unknown } = useParameters(PARAMETERS);
+  const { items: nodes } = useStore(fleet);
+  const members = useMemo(
+    () =>
+      [...nodes.values()]
+        .filter(({ cluster }) => cluster?.name === name)
+        .toSorted((a, b) => (a.name < b.name ? -1 : 1)),
+    [nodes, name],
+  );
+  const version = useThrottled(JSON.stringify([state, nodeCounts]), PAUSE_MS);
+  const history = usePages("clusterHistory", { variables: { name, first: FIRST }, version, pageOf });
+  const current = history.items.find(({ finishedAt }) => finishedAt === null) ?? null;
+  return (
+    <main className="screen" id="main">
+      <h1>
+        <Text>{name}</Text> <ClusterState state={state} />
+      </h1>
+      <UnknownParameters unknown={unknown} path={clusterPath(name)} />
+      <NodeCounts counts={nodeCounts} />
+      <Deployment row={row} members={members} />
+      <section aria-labelledby="history">
+        <h2 id="history">History</h2>
+        <OperationHistory pages={history} />
+      </section>
+      <Variables row={row} />
+      {current ? (
+        <WaitingGroups members={members} operation={current} />
+      ) : (
+        <HostGroups groups={hostGroupsOf(members, [])} />
+      )}
+      <Members members={members} cluster={name} />
+    </main>
+  );
+}
+
+interface DeploymentProps {
+  readonly row: ClusterRow;
+  readonly members: readonly NodeRow[];
+}
+
+const UNFINISHED = ["DEPLOYING", "REMOVING"];
+
+/** Both buttons are always in one place; a disabled one says why. */
+function Deployment({ row: { name, state }, members }: DeploymentProps) {
+  const [proposal, setProposal] = useState<Proposal | null>(null);
+  const [isChanging, setChanging] = useState(false);
+  const changes = changesOf(members);
+  const pending = [
+    [changes.restart.length, "stopped or failed"],
+    [changes.commissionNodes.length, "new"],
+    [changes.redeployNodes.length, "active"],
+  ] as const;
+  const stopRefusal = UNFINISHED.includes(state)
+    ? null
+    : state === "STOPPING"
+      ? "A stop is under way."
+      : "No work is unfinished.";
+  const ids = useMemo(() => members.map(({ id }) => id), [members]);
+  return (
+    <section aria-label="Deployment">
+      <div className="buttons">
+        <span className="with-reason">
+          <button
+            type="button"
+            disabled={stopRefusal !== null}
+            aria-describedby={stopRefusal === null ? undefined : "why-stop"}
+            onClick={() => setProposal({ mutation: "stop", input: { work: { cluster: { name } } }, object: name })}
+          >
+            Stop deployment…
+          </button>
+          {stopRefusal !== null && (
+            <small id="why-stop" className="quiet">
+              {stopRefusal}
+            </small>
+          )}
+        </span>
+        <span className="with-reason">
+          <button type="button" onClick={() => setChanging(true)}>
+            Deploy changes…
+          </button>
+          <small className="quiet">
+            {pending
+              .filter(([count]) => count > 0)
+              .map(([count, what]) => `${numberText(count)} ${what}`)
+              .join(", ")}
+          </small>
+        </span>
+      </div>
+      <VerbBar target={{ ids, object: name, cluster: name }} verdicts={null} />
+      {proposal && <WorkDialog proposal={proposal} onClose={() => setProposal(null)} />}
+      {isChanging && <ChangesDialog cluster={name} changes={changes} onClose={() => setChanging(false)} />}
+    </section>
+  );
+}
+
+function Variables({ row }: { readonly row: ClusterRow }) {
+  const { data, error, refetch } = useRequest("clusterDetail", { name: row.name }, row.revision);
+  return (
+    <section aria-labelledby="variables">
+      <h2 id="variables">Variables</h2>
+      {error && <Problem error={error} onAgain={() => void refetch()} />}
+      {data?.cluster && <VariablesEditor cluster={data.cluster} />}
+    </section>
+  );
+}
+
+function WaitingGroups({
+  members,
+  operation,
+}: {
+  readonly members: readonly NodeRow[];
+  readonly operation: OperationRow;
+}) {
+  const { items: runs } = useRunsOfOperation(operation.id);
+  return <HostGroups groups={hostGroupsOf(members, runs.values())} />;
+}
+
+function HostGroups({ groups }: { readonly groups: ReturnType<typeof hostGroupsOf> }) {
+  if (groups.length === 0) return null;
+  return (
+    <section aria-labelledby="host-groups">
+      <h2 id="host-groups">Host groups</h2>
+      <ul className="history">
+        {groups.map(({ name, counts, waits }) => (
+          <li key={name ?? ""} className="history-line">
+            <b>{name === null ? "No host group" : <Text>{name}</Text>}</b>
+            <NodeCounts counts={counts} />
+            {waits.map(({ reason, example, count }) => (
+              <span key={reason} className="quiet">
+                {plural(count, "node")} wait{count === 1 ? "s" : ""}, {reason.toLowerCase()}: <Text>{example}</Text>
+              </span>
+            ))}
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+const COLUMNS: readonly Column<NodeRow>[] = [
+  {
+    name: "Node",
+    width: "minmax(120px, 1fr)",
+    show: ({ name }) => (
+      <Link href={nodePath(name)} tabIndex={-1}>
+        <Text>{name}</Text>
+      </Link>
+    ),
+  },
+  { name: "State", width: "150px", show: ({ state }) => <NodeState state={state} /> },
+  { name: "Host group", width: "minmax(90px, 1fr)", show: ({ hostGroup }) => <Text>{hostGroup}</Text> },
+  {
+    name: "Now",
+    width: "minmax(140px, 3fr)",
+    show: (node) => <Text>{[node.lastError?.message, ...marksOf(node)].filter(Boolean).join(" · ")}</Text>,
+  },
+];
+
+function Members({ members, cluster }: { readonly members: readonly NodeRow[]; readonly cluster: string }) {
+  return (
+    <section aria-labelledby="members" className="fill">
+      <h2 id="members">
+        Members <b>{numberText(members.length)}</b>
+      </h2>
+      <p>
+        <Link href={nodesPath(`cluster:"${cluster}"`)}>Show them in the list of nodes</Link>
+      </p>
+      <VirtualList label="Members" columns={COLUMNS} rows={members} idOf={({ id }) => id} />
+    </section>
+  );
+}

@@ -1,0 +1,249 @@
+/** The list of nodes: filter, columns, order, a frozen selection, and the verbs on it. */
+import { useDeferredValue, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { Link, useLocation } from "wouter";
+import { fleet, followNodes, readNodes, useStore } from "../data/streams.ts";
+import type { NodeRow } from "../data/streams.ts";
+import { FilterField } from "../parts/filter-field.tsx";
+import { Problem, UnknownParameters } from "../parts/notices.tsx";
+import { orderRows } from "../parts/row-order.ts";
+import { NodeState } from "../parts/state-badge.tsx";
+import { Text } from "../parts/text.tsx";
+import { Time } from "../parts/time.tsx";
+import { VirtualList } from "../parts/virtual-list.tsx";
+import type { Column } from "../parts/virtual-list.tsx";
+import { NODES, nodePath, useParameters } from "../routes.ts";
+import { readFilter } from "../words/filters.ts";
+import type { ReadFilter } from "../words/filters.ts";
+import {
+  NODE_COLUMN_NAMES,
+  compareNodes,
+  nodeColumn,
+  readColumns,
+  readSort,
+  sortAfter,
+  writeColumns,
+} from "../words/node-columns.ts";
+import type { NodeColumnName, Sort } from "../words/node-columns.ts";
+import { numberText, plural } from "../words/numbers.ts";
+import { add, clearSelection, selection, toggle, toggleAll } from "../work/selection.ts";
+import { VerbBar } from "../work/verb-bar.tsx";
+
+const PARAMETERS = { filter: null, columns: null, sort: null } as const;
+const BY_NAME: Sort = { by: "name", isDescending: false };
+
+export function NodesScreen() {
+  const { values, unknown, change } = useParameters(PARAMETERS);
+  const { filter = "" } = values;
+  const { columns, unknown: unknownColumns } = readColumns(values.columns);
+  const sort = readSort(values.sort);
+  const read = useMemo(() => readFilter(filter), [filter]);
+  const notKnown = [
+    ...unknown,
+    ...unknownColumns.map((word) => `columns=${word}`.slice(0, 40)),
+    ...(sort === null ? [`sort=${values.sort}`.slice(0, 40)] : []),
+  ];
+  return (
+    <main className="screen" id="main">
+      <h1>Nodes</h1>
+      <UnknownParameters unknown={notKnown} path={NODES} />
+      <FilterField text={filter} flaw={read.flaw} onChange={(text) => change({ filter: text })} />
+      <List
+        read={read}
+        sort={sort ?? BY_NAME}
+        columns={columns}
+        onSort={(text) => change({ sort: text })}
+        onColumns={(chosen) => change({ columns: writeColumns(chosen) })}
+      />
+    </main>
+  );
+}
+
+interface ListProps {
+  readonly read: ReadFilter;
+  readonly sort: Sort;
+  readonly columns: readonly NodeColumnName[];
+  readonly onSort: (text: string | null) => void;
+  readonly onColumns: (columns: readonly NodeColumnName[]) => void;
+}
+
+function List({ read, sort, columns, onSort, onColumns }: ListProps) {
+  const [, navigate] = useLocation();
+  const { items, isWhole, error } = useMatching(read);
+  const [isHeld, setHeld] = useState(false);
+  const [reorders, setReorders] = useState(0);
+  const { ids, movedCount } = useOrder(items, sort, isHeld, reorders);
+  const rows = useMemo(() => ids.map((id) => items.get(id)).filter((row) => row !== undefined), [ids, items]);
+  const selected = useSyncExternalStore(selection.subscribe, selection.get);
+  const shown = columns.map((name) => columnOf(name, sort));
+  return (
+    <section aria-label="List" className="fill">
+      <div className="list-bar">
+        <b role="status">
+          {isWhole ? plural(rows.length, "node") : `Loading ${numberText(rows.length)}`}
+          {read.filter !== null && !read.isLive && ", not live"}
+        </b>
+        {!read.isLive && <span className="quiet">A serial number cannot be followed: the list is as it was read.</span>}
+        {movedCount > 0 && (
+          <button type="button" onClick={() => setReorders(reorders + 1)}>
+            {plural(movedCount, "row")} moved: reorder
+          </button>
+        )}
+        <SortField sort={sort} onSort={onSort} />
+        <Columns columns={columns} onColumns={onColumns} />
+      </div>
+      {error && <Problem error={error} />}
+      <Selected selected={selected} items={items} />
+      <div
+        onPointerEnter={() => setHeld(true)}
+        onPointerLeave={(event) => setHeld(event.currentTarget.contains(document.activeElement))}
+        onFocus={() => setHeld(true)}
+        onBlur={(event) => setHeld(event.currentTarget.contains(event.relatedTarget))}
+      >
+        <VirtualList
+          label="Nodes"
+          columns={shown}
+          rows={rows}
+          idOf={({ id }) => id}
+          isBusy={!isWhole}
+          selection={{ selected, toggle, add, toggleAll }}
+          onOpen={({ name }) => navigate(nodePath(name))}
+          onSort={(name) => {
+            const column = NODE_COLUMN_NAMES.find((one) => nodeColumn(one).name === name);
+            if (column) onSort(sortAfter(sort, column));
+          }}
+        />
+      </div>
+      {isWhole && rows.length === 0 && <p>{read.filter === null ? "No nodes yet." : "No node matches the filter."}</p>}
+    </section>
+  );
+}
+
+interface Matching {
+  readonly items: ReadonlyMap<string, NodeRow>;
+  readonly isWhole: boolean;
+  readonly error: Error | null;
+}
+
+/** The nodes of the filter. While another list loads, and while the filter is not valid, the earlier one stays. */
+function useMatching({ filter, flaw, isLive }: ReadFilter): Matching {
+  const store = useMemo(
+    () => (filter === null ? fleet : isLive ? followNodes(filter) : readNodes(filter)),
+    [filter, isLive],
+  );
+  const kept = useRef(store);
+  const now = useStore(flaw ? kept.current : store);
+  const earlier = useRef<Matching>(now);
+  const isReady = now.isWhole || now.items.size > 0 || now.error !== null;
+  useEffect(() => {
+    if (!flaw) kept.current = store;
+    if (isReady) earlier.current = now;
+  });
+  const view = isReady ? now : { ...earlier.current, isWhole: false };
+  return useDeferredValue(view);
+}
+
+/** `reorders`: another number orders the rows though they are held. */
+function useOrder(items: ReadonlyMap<string, NodeRow>, sort: Sort, isHeld: boolean, reorders: number) {
+  const { by, isDescending } = sort;
+  const content = `${by} ${isDescending} ${reorders}`;
+  const before = useRef<{ readonly ids: readonly string[]; readonly content: string }>({ ids: [], content: "" });
+  const order = useMemo(
+    () =>
+      orderRows(
+        before.current.ids,
+        { items, compare: compareNodes({ by, isDescending }) },
+        isHeld && before.current.content === content,
+      ),
+    [items, content, isHeld],
+  );
+  useEffect(() => {
+    before.current = { ids: order.ids, content };
+  }, [order, content]);
+  return order;
+}
+
+function columnOf(name: NodeColumnName, { by, isDescending }: Sort): Column<NodeRow> {
+  const { name: title, width, text } = nodeColumn(name);
+  const sort = name !== by ? "none" : isDescending ? "descending" : "ascending";
+  const show = (row: NodeRow) =>
+    name === "name" ? (
+      <Link href={nodePath(row.name)} tabIndex={-1}>
+        <Text>{row.name}</Text>
+      </Link>
+    ) : name === "state" ? (
+      <NodeState state={row.state} />
+    ) : name === "updated" ? (
+      <Time at={row.updatedAt} />
+    ) : (
+      <Text>{text(row)}</Text>
+    );
+  return { name: title, width, show, sort };
+}
+
+function SortField({ sort: { by, isDescending }, onSort }: Pick<ListProps, "sort" | "onSort">) {
+  return (
+    <label className="field inline">
+      Sort
+      <select
+        value={`${isDescending ? "-" : ""}${by}`}
+        onChange={({ target: { value } }) => onSort(value === "name" ? null : value)}
+      >
+        {NODE_COLUMN_NAMES.flatMap((name) => [
+          <option key={name} value={name}>
+            {nodeColumn(name).name}
+          </option>,
+          <option key={`-${name}`} value={`-${name}`}>
+            {nodeColumn(name).name}, last first
+          </option>,
+        ])}
+      </select>
+    </label>
+  );
+}
+
+function Columns({ columns, onColumns }: Pick<ListProps, "columns" | "onColumns">) {
+  return (
+    <details className="columns">
+      <summary>Columns</summary>
+      <div>
+        {NODE_COLUMN_NAMES.filter((name) => name !== "name").map((name) => (
+          <label key={name} className="check">
+            <input
+              type="checkbox"
+              checked={columns.includes(name)}
+              onChange={({ target: { checked } }) =>
+                onColumns(checked ? [...columns, name] : columns.filter((column) => column !== name))
+              }
+            />{" "}
+            {nodeColumn(name).name}
+          </label>
+        ))}
+      </div>
+    </details>
+  );
+}
+
+interface SelectedProps {
+  readonly selected: ReadonlySet<string>;
+  readonly items: ReadonlyMap<string, NodeRow>;
+}
+
+function Selected({ selected, items }: SelectedProps) {
+  const ids = useMemo(() => [...selected], [selected]);
+  if (ids.length === 0) return null;
+  const outside = ids.filter((id) => !items.has(id)).length;
+  const [first] = ids;
+  const only = ids.length === 1 && first !== undefined ? items.get(first)?.name : undefined;
+  return (
+    <div className="selected">
+      <p role="status">
+        <b>{numberText(ids.length)} selected</b>
+        {outside > 0 && ` (${numberText(outside)} not in this filter)`}{" "}
+        <button type="button" onClick={clearSelection}>
+          Clear the selection
+        </button>
+      </p>
+      <VerbBar target={{ ids, object: only ?? plural(ids.length, "node") }} verdicts={null} />
+    </div>
+  );
+}
