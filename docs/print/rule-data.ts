@@ -2093,6 +2093,26 @@ export const RULES: readonly RuleSection[] = [
         rule: "Texts of machines are shown without commands to terminals, and nothing in them hides or reverses what is shown.",
       },
       { id: "R-1176", rule: "What an address has and a screen does not know is reported, and not used." },
+      { id: "R-1245", rule: "A request for selected nodes names exactly those that its plan accepted." },
+      {
+        id: "R-1246",
+        rule: "Before several nodes lose data, firmware or power, or are deleted, their number is typed.",
+      },
+      {
+        id: "R-1247",
+        rule: "If the plan has changed since it was shown, nothing is done, and the differences are named.",
+      },
+      { id: "R-1248", rule: "A term that is not valid is refused at its field, before a request." },
+      { id: "R-1249", rule: "The columns and the order of a list are in its address; unknown ones are reported." },
+      { id: "R-1250", rule: "The order of a list stays while the pointer or the focus is in it." },
+      {
+        id: "R-1251",
+        rule: "The changes of a cluster are at most three requests with each node in one of them; active nodes are installed again only if a person chooses it.",
+      },
+      {
+        id: "R-1252",
+        rule: "Variables of a cluster are saved for the revision that was read, and only those that were changed.",
+      },
     ],
   },
   {
