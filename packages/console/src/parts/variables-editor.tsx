@@ -23,16 +23,16 @@ export function VariablesEditor({ cluster }: { readonly cluster: Cluster }) {
   const [refusals, setRefusals] = useState<readonly string[]>([]);
   const [isSending, setSending] = useState(false);
   const before = base.variables as Values;
-  const isTouched = text !== textOf(before);
-  // What another person saves replaces a text that nothing was typed into.
+  const typed = objectOf(text === "" ? "{}" : text);
+  const flaw = typeof typed === "string" ? typed : null;
+  const changed = typeof typed === "object" && typed !== null ? changedKeys(before, typed as Values) : [];
+  const isTouched = flaw !== null || changed.length > 0;
+  // A revision that this page or another person saved replaces a text that changes nothing.
   if (cluster.revision !== base.revision && !isTouched) {
     setBase(cluster);
     setText(textOf(cluster.variables));
   }
   const other = cluster.revision === base.revision ? [] : changedKeys(before, cluster.variables as Values);
-  const typed = objectOf(text === "" ? "{}" : text);
-  const flaw = typeof typed === "string" ? typed : null;
-  const changed = typeof typed === "object" && typed !== null ? changedKeys(before, typed as Values) : [];
 
   async function save(): Promise<void> {
     if (typeof typed !== "object" || typed === null || isSending) return;
