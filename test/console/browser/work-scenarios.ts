@@ -132,6 +132,7 @@ export async function plansAndBegins(lab: Lab): Promise<void> {
   await page.getByRole("heading", { level: 1, name: hidden }).waitFor();
   await page.keyboard.press("Control+k");
   await page.keyboard.type(`end maintenance ${hidden}`);
+  await page.getByRole("option", { name: /^End maintenance/ }).waitFor();
   await page.keyboard.press("Enter");
   await dialog.getByRole("button", { name: "End the maintenance of 1 node" }).click();
   await dialog.waitFor({ state: "detached" });
