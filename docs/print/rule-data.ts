@@ -2107,7 +2107,7 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-1250", rule: "The order of a list stays while the pointer or the focus is in it." },
       {
         id: "R-1251",
-        rule: "The changes of a cluster are at most three requests with each node in one of them; active nodes are installed again only if a person chooses it.",
+        rule: "The plan of the changes of a cluster has the reason for each node that they change.",
       },
       {
         id: "R-1252",

@@ -2,27 +2,12 @@
 import { describe, expect, test } from "vitest";
 import {
   changedKeys,
-  changesOf,
   clusterFamilyOf,
   hostGroupsOf,
   stepLines,
   variablesPatch,
 } from "../../packages/console/src/words/clusters.ts";
 import { operationFilter, transitionFilter } from "../../packages/console/src/words/operation-filters.ts";
-import { NODE_STATES } from "../../packages/client/src/node-state.ts";
-
-describe("changes of a cluster", () => {
-  test("every node is in at most one request, and only active ones are installed again [R-1251]", () => {
-    const changes = changesOf(NODE_STATES.map((state) => ({ id: state, state })));
-    const all = Object.values(changes).flat();
-    expect(new Set(all).size).toBe(all.length);
-    expect(changes.redeployNodes).toEqual(["ACTIVE"]);
-    expect(changes.commissionNodes.toSorted()).toEqual(["AVAILABLE", "ENROLLED", "MANAGEABLE"]);
-    expect(changes.restart).toContain("STOPPED");
-    expect(changes.restart).toContain("DEPLOY_FAILED");
-    expect(all.some((state) => state.endsWith("ING") || state.endsWith("_WAIT"))).toBe(false);
-  });
-});
 
 describe("variables", () => {
   test("a save sends only what was changed, and null for what was removed [R-1252]", () => {

@@ -1,7 +1,7 @@
 /** Verbs of the console: their terms, their plans as sentences, and the nodes that a request names. */
 import { describe, expect, test } from "vitest";
 import { markSentence } from "../../packages/console/src/words/marks.ts";
-import { planDifferences, planGroupText, planSentence } from "../../packages/console/src/words/plans.ts";
+import { planDifferences, planGroupText, planSentence, reasonTexts } from "../../packages/console/src/words/plans.ts";
 import type { VerbPlan } from "../../packages/console/src/words/plans.ts";
 import { NO_TERMS, failureSentence, objectOf, readTerms } from "../../packages/console/src/words/terms.ts";
 import { VERBS, WORK, isWork, workName } from "../../packages/console/src/words/verbs.ts";
@@ -10,6 +10,8 @@ import { markOutlook, outlookOf, selectionOf } from "../../packages/console/src/
 const PLAN: VerbPlan & { readonly failureConsequence: string | null; readonly onFailure: string } = {
   nodeCount: 4,
   plannedCount: 2,
+  unchangedCount: 0,
+  reasons: [],
   erasesDataCount: 2,
   onFailure: "LEAVE",
   failureConsequence: "A failure leaves the node as it is.",
@@ -106,6 +108,16 @@ describe("plans", () => {
     expect(PLAN.groups.map(planGroupText)).toEqual([
       "2 nodes: clean, deploy, 2 steps, 1 kept, to Active; from write_image on disks and firmware change",
     ]);
+  });
+
+  test("the plan of a cluster has a reason for each node that it changes, and counts the others [R-1251]", () => {
+    const reasons = [{ reason: "stopped in write_image", nodeCount: 2 }];
+    const plan = { ...PLAN, unchangedCount: 2, plannedCount: 2, changedParts: [], refusals: [], reasons };
+    expect(reasonTexts(plan)).toEqual(["2 nodes: stopped in write_image", "2 nodes stay as the cluster wants it."]);
+    expect(planSentence("Deploy", plan)).toMatch(/^2 nodes accept it/);
+    expect(planSentence("Deploy", { ...plan, unchangedCount: 4, plannedCount: 0 })).toBe(
+      "Every node is as the cluster wants it.",
+    );
   });
 
   test("two plans differ by their numbers [R-1247]", () => {

@@ -17,10 +17,9 @@ import { VariablesEditor } from "../parts/variables-editor.tsx";
 import { VirtualList } from "../parts/virtual-list.tsx";
 import type { Column } from "../parts/virtual-list.tsx";
 import { clusterPath, nodePath, nodesPath, useParameters } from "../routes.ts";
-import { changesOf, hostGroupsOf } from "../words/clusters.ts";
+import { hostGroupsOf } from "../words/clusters.ts";
 import { marksOf } from "../words/nodes.ts";
 import { numberText, plural } from "../words/numbers.ts";
-import { ChangesDialog } from "../work/changes-dialog.tsx";
 import type { Proposal } from "../work/outlook.ts";
 import { VerbBar } from "../work/verb-bar.tsx";
 import { WorkDialog } from "../work/work-dialog.tsx";
@@ -28,6 +27,8 @@ import { WorkDialog } from "../work/work-dialog.tsx";
 const PARAMETERS = {} as const;
 const FIRST = 20;
 const PAUSE_MS = 1_000;
+/** The service compares every node with what the cluster wants. */
+const PENDING_MS = 3_000;
 
 export function ClusterScreen({ name }: { readonly name: string }) {
   const { items, isWhole, error } = useStore(clusters);
@@ -113,15 +114,10 @@ interface DeploymentProps {
 const UNFINISHED = ["DEPLOYING", "REMOVING"];
 
 /** Both buttons are always in one place; a disabled one says why. */
-function Deployment({ row: { name, state }, members }: DeploymentProps) {
+function Deployment({ row: { name, state, revision, nodeCounts }, members }: DeploymentProps) {
   const [proposal, setProposal] = useState<Proposal | null>(null);
-  const [isChanging, setChanging] = useState(false);
-  const changes = changesOf(members);
-  const pending = [
-    [changes.restart.length, "stopped or failed"],
-    [changes.commissionNodes.length, "new"],
-    [changes.redeployNodes.length, "active"],
-  ] as const;
+  const version = useThrottled(JSON.stringify([revision, state, nodeCounts]), PENDING_MS);
+  const pending = useRequest("clusterPending", { name }, version).data?.cluster?.pendingChanges;
   const stopRefusal = UNFINISHED.includes(state)
     ? null
     : state === "STOPPING"
@@ -147,20 +143,27 @@ function Deployment({ row: { name, state }, members }: DeploymentProps) {
           )}
         </span>
         <span className="with-reason">
-          <button type="button" onClick={() => setChanging(true)}>
+          <button
+            type="button"
+            onClick={() => setProposal({ mutation: "applyCluster", input: { cluster: { name } }, object: name })}
+          >
             Deploy changes…
           </button>
-          <small className="quiet">
-            {pending
-              .filter(([count]) => count > 0)
-              .map(([count, what]) => `${numberText(count)} ${what}`)
-              .join(", ")}
-          </small>
+          {pending && (
+            <small className="quiet">
+              {pending.count === 0 && "Every free node is as the cluster wants it."}
+              {pending.groups.map(({ reason, nodeCount, needsReinstall }) => (
+                <span key={reason} className="line">
+                  {plural(nodeCount, "node")}: <Text>{reason}</Text>
+                  {needsReinstall && ", only by a new installation"}
+                </span>
+              ))}
+            </small>
+          )}
         </span>
       </div>
       <VerbBar target={{ ids, object: name, cluster: name }} verdicts={null} />
       {proposal && <WorkDialog proposal={proposal} onClose={() => setProposal(null)} />}
-      {isChanging && <ChangesDialog cluster={name} changes={changes} onClose={() => setChanging(false)} />}
     </section>
   );
 }

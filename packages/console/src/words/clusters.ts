@@ -117,19 +117,3 @@ export function stepLines(runs: readonly { readonly steps: readonly StepOfRun[] 
       };
     });
 }
-
-/** The requests that bring the nodes of a cluster to what it wants; each node is in at most one. */
-export type ChangeKind = "restart" | "commissionNodes" | "redeployNodes";
-
-export function changesOf(
-  members: Iterable<{ readonly id: string; readonly state: string }>,
-): Readonly<Record<ChangeKind, readonly string[]>> {
-  const changes: Record<ChangeKind, string[]> = { restart: [], commissionNodes: [], redeployNodes: [] };
-  for (const { id, state } of members) {
-    const family = familyOf(state);
-    if (state === "STOPPED" || family === "failed") changes.restart.push(id);
-    else if (family === "rest") changes.commissionNodes.push(id);
-    else if (family === "active") changes.redeployNodes.push(id);
-  }
-  return changes;
-}

@@ -13,6 +13,9 @@ export interface PlannedGroup {
 export interface VerbPlan {
   readonly nodeCount: number;
   readonly plannedCount: number;
+  /** Nodes of a cluster that are as it wants them. */
+  readonly unchangedCount: number;
+  readonly reasons: readonly { readonly reason: string; readonly nodeCount: number }[];
   readonly erasesDataCount: number;
   readonly changedParts: readonly { readonly part: string; readonly nodeCount: number }[];
   readonly duration: { readonly expectedSeconds: number | null } | null;
@@ -25,7 +28,9 @@ const firmwareCount = ({ changedParts }: VerbPlan) =>
 
 /** `300 of 312 nodes accept it, in about 40 min. Deploy erases the data of 300 nodes.` `name`: of the verb. */
 export function planSentence(name: string, plan: VerbPlan): string {
-  const { nodeCount, plannedCount, erasesDataCount, duration } = plan;
+  const { plannedCount, unchangedCount, erasesDataCount, duration } = plan;
+  const nodeCount = plan.nodeCount - unchangedCount;
+  if (nodeCount === 0) return "Every node is as the cluster wants it.";
   if (plannedCount === 0) return nodeCount === 1 ? "The node refuses it." : "No node accepts it.";
   const accepted =
     plannedCount === nodeCount
@@ -60,6 +65,16 @@ export function planGroupText({ nodeCount, target, phases, steps, pointOfNoRetur
   ]
     .filter((part) => part !== null)
     .join("; ");
+}
+
+/** `2 nodes: stopped in write_image`, for each reason of a cluster; and the nodes that stay. */
+export function reasonTexts({ reasons, unchangedCount }: VerbPlan): readonly string[] {
+  return [
+    ...reasons.map(({ reason, nodeCount }) => `${plural(nodeCount, "node")}: ${reason}`),
+    ...(unchangedCount > 0
+      ? [`${plural(unchangedCount, "node")} stay${unchangedCount === 1 ? "s" : ""} as the cluster wants it.`]
+      : []),
+  ];
 }
 
 /** Number of nodes whose loss is confirmed by typing it: data, or firmware. */

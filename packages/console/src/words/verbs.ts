@@ -42,6 +42,7 @@ export const WORK = {
   decommissionNodes: { name: "Decommission", answers: "START", terms: STARTED },
   setPower: { name: "Change the power of", answers: "START", terms: ["power", ...STARTED] },
   setBootDevice: { name: "Set the boot device of", answers: "START", terms: ["device", "persistent", ...STARTED] },
+  applyCluster: { name: "Deploy changes of", answers: "START", terms: ["reinstall", ...STARTED] },
   restart: { name: "Restart", answers: "START", terms: ["fromBeginning", ...STARTED] },
   stop: { name: "Stop", answers: "INTERRUPT" },
   abort: { name: "Abort", answers: "INTERRUPT" },

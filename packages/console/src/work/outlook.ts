@@ -8,7 +8,7 @@ import { abortSentence, restartSentence, stopSentence, wavesSentence } from "../
 import type { RefusedGroup } from "../words/forecasts.ts";
 import { markSentence } from "../words/marks.ts";
 import { plural } from "../words/numbers.ts";
-import { losingCount, planGroupText, planSentence } from "../words/plans.ts";
+import { losingCount, planGroupText, planSentence, reasonTexts } from "../words/plans.ts";
 import type { VerbPlan } from "../words/plans.ts";
 import { WORK } from "../words/verbs.ts";
 import type { InterruptMutation, MarkMutation, StartMutation, WavesMutation, WorkMutation } from "../words/verbs.ts";
@@ -115,6 +115,7 @@ function ofStart(
     ...EMPTY,
     sentence,
     more: [
+      ...(summary ? reasonTexts(summary) : []),
       ...(summary?.groups.map(planGroupText) ?? []),
       ...(summary?.failureConsequence ? [summary.failureConsequence] : []),
     ],

@@ -212,7 +212,7 @@ interface AnnouncedProps extends Pick<Planned, "outlook" | "at"> {
   readonly isPlannable: boolean;
 }
 
-export function Announced({ outlook, at, isCurrent, isPlannable }: AnnouncedProps) {
+function Announced({ outlook, at, isCurrent, isPlannable }: AnnouncedProps) {
   return (
     <div className="announced" aria-busy={!isCurrent} aria-live="polite">
       <p className="sentence">{outlook.sentence}</p>
