@@ -33,7 +33,10 @@ export class DeniedRows implements Disposable {
     this.#now = now;
   }
 
-  /** Whether a row is to be written; if not, it is counted. Rows that are not denials are. */
+  /**
+   * Whether a row is to be written; if not, it is counted. Rows that are not denials are: the caller of a refused
+   * mutation has its scope, and could have as many rows of accepted ones.
+   */
   admits(request: AuditedRequest, end: AuditedEnd): boolean {
     if (end.outcome !== "FORBIDDEN") return true;
     const { action, address, subject } = request;
