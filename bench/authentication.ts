@@ -79,6 +79,7 @@ function knownCredentials() {
     isEnabled: () => true,
     displayNameOf: () => null,
     noteUse: () => {},
+    onChange: () => () => {},
   };
   return { directory: known as unknown as Directory, apiToken, session: secret };
 }
