@@ -255,7 +255,10 @@ function effects(waves: string): readonly (readonly [mutation: string, input: Va
   const hidden = { join_token: CANARY };
   const node = (name: string) => ({ nodes: { names: [name] } });
   return [
-    ["registerNodes", { nodes: ["e1", "e2", "e3"].map((name) => ({ name, driver: { fake: { password: CANARY } } })) }],
+    [
+      "registerNodes",
+      { nodes: ["e1", "e2", "e3", "e4"].map((name) => ({ name, driver: { fake: { password: CANARY } } })) },
+    ],
     ["updateNodes", { ...node("e1"), variables: hidden, settings: { fake: { password: `${CANARY}-2` } } }],
     ["reportPresence", { event: "DISAPPEARED", nodes: [{ name: "e1" }] }],
     ["setMaintenance", { ...node("e2"), reason: "Fans" }],
@@ -291,6 +294,8 @@ function effects(waves: string): readonly (readonly [mutation: string, input: Va
     ["haltWaves", { operationId: waves }],
     ["resumeWaves", { operationId: waves }],
     ["advanceWaves", { operationId: waves }],
+    ["createCluster", { name: "applied", ...node("e4") }],
+    ["applyCluster", { cluster: { name: "applied" } }],
     ["discoverNodes", { addresses: ["192.0.2.1"], driver: { fake: { password: CANARY } } }],
   ];
 }
