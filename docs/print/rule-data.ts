@@ -518,6 +518,62 @@ export const RULES: readonly RuleSection[] = [
     ],
   },
   {
+    title: "Host groups",
+    rules: [
+      {
+        id: "R-1085",
+        rule: "The host groups of a cluster are checked when they are stored: unknown names, a group after itself, cycles with their path, and wrong numbers, all at once.",
+      },
+      {
+        id: "R-1086",
+        rule: "A node begins a deployment when the nodes that its host group comes after are ACTIVE, and holds no slot meanwhile.",
+      },
+      { id: "R-1087", rule: "Nodes that were ACTIVE before a request count, as far as the request leaves them alone." },
+      {
+        id: "R-1088",
+        rule: "A node whose host group can come after enough nodes neither of the cluster nor of the request is refused with GROUP_REQUIRED, and so are those after it.",
+      },
+      { id: "R-1089", rule: "Waves are formed host group by host group, so that none waits for a later one." },
+      {
+        id: "R-1090",
+        rule: "Waiting nodes whose host group can no longer begin are STOPPED and name the failed ones; a restart continues them.",
+      },
+      { id: "R-1091", rule: "A node waits for nodes of its cluster that another operation deploys, too." },
+      { id: "R-1092", rule: "Failures that a host group tolerates let the other nodes go on." },
+      {
+        id: "R-1093",
+        rule: "One failure beyond the tolerance lets running steps end and stops the rest; the operation is FAILED with TOLERANCE_EXCEEDED and the cause.",
+      },
+      {
+        id: "R-1094",
+        rule: "In a host group that tolerates no failure, one ends the operation with CRITICAL_NODE_FAILED.",
+      },
+      { id: "R-1095", rule: "For host groups with a tolerance, CLEAN_UP_ALL acts only beyond it." },
+      {
+        id: "R-1096",
+        rule: "Every verb that takes a node out of service keeps `minActive` of its host group, unless it is forced with a reason.",
+      },
+      { id: "R-1097", rule: "Requests at the same time never take more nodes out of service than a budget allows." },
+      { id: "R-1098", rule: "Nodes beyond a budget wait if nodes of the same request return first." },
+      { id: "R-1099", rule: "To undeploy or decommission all ACTIVE nodes of a cluster passes every budget." },
+      { id: "R-1100", rule: "A budget that is violated already blocks only what makes it worse." },
+      {
+        id: "R-1101",
+        rule: "Nodes that wait for a budget are STOPPED with LAST_OF_GROUP when none returns any longer.",
+      },
+      { id: "R-1102", rule: "An operation in a cluster without host groups reads and locks nothing for them." },
+      {
+        id: "R-1103",
+        rule: "A variable of a host group can be an output of an earlier one: of the first ACTIVE node by name that has it, fixed when a node begins; a secret one is stored encrypted and shown nowhere.",
+      },
+      {
+        id: "R-1104",
+        rule: "An output that no driver declares refuses the plan, and one of a host group that does not come before is refused when it is stored.",
+      },
+      { id: "R-1105", rule: "A node fails before its first step if no node has an output that it takes." },
+    ],
+  },
+  {
     title: "Erasures",
     rules: [
       {

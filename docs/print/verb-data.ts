@@ -69,6 +69,12 @@ const MAINTAINABLE: Refusals = [
 ];
 const NODE: Refusals = [["IN_MAINTENANCE", "the node is in maintenance"], ...MAINTAINABLE];
 
+/** Of the rules of host groups. */
+const GROUP_REQUIRED: Refusals = [
+  ["GROUP_REQUIRED", "its host group comes after nodes that neither the cluster nor the request can make `ACTIVE`"],
+];
+const LAST_OF_GROUP: Refusals = [["LAST_OF_GROUP", "too few nodes of its host group would stay in service"]];
+
 const SAME_MACHINE: Refusals = [
   ["IDENTITY_CONFLICT", "another node seems to be the same machine; `force` does not change that"],
 ];
@@ -222,6 +228,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ],
           ...PROTECTED_OR_RETIRED,
           ...UNABLE("inspect, clean or deploy (only what the node still needs)"),
+          ...GROUP_REQUIRED,
           ...INSTALLS_NOTHING,
           ...IMAGE_NODE,
         ],
@@ -235,6 +242,8 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ...NODE,
           ["INVALID_STATE", "the node is `ACTIVE`, and `reinstall` is not set"],
           ...PROTECTED_OR_RETIRED,
+          ...GROUP_REQUIRED,
+          ...LAST_OF_GROUP,
           ...UNABLE("deploy"),
           ...STEPS,
           ["INVALID_INPUT", "no step of the list reaches `PROVISIONED`, and the node has no installed system"],
@@ -247,20 +256,28 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         mutation: "undeployNodes",
         kind: "UNDEPLOY",
         whole: VERB,
-        single: [...NODE, ...PROTECTED, ...UNABLE("deploy and clean")],
+        single: [...NODE, ...PROTECTED, ...LAST_OF_GROUP, ...UNABLE("deploy and clean")],
       },
       {
         mutation: "redeployNodes",
         kind: "REDEPLOY",
         whole: [...VERB, ...IMAGE_CHOICE],
-        single: [...NODE, ...PROTECTED_OR_RETIRED, ...UNABLE("deploy and clean"), ...INSTALLS_NOTHING, ...IMAGE_NODE],
+        single: [
+          ...NODE,
+          ...PROTECTED_OR_RETIRED,
+          ...GROUP_REQUIRED,
+          ...LAST_OF_GROUP,
+          ...UNABLE("deploy and clean"),
+          ...INSTALLS_NOTHING,
+          ...IMAGE_NODE,
+        ],
         see: ["images.md"],
       },
       {
         mutation: "decommissionNodes",
         kind: "DECOMMISSION",
         whole: VERB,
-        single: [...NODE, ...PROTECTED, ...NOT_LOADED, ...AGENTLESS],
+        single: [...NODE, ...PROTECTED, ...LAST_OF_GROUP, ...NOT_LOADED, ...AGENTLESS],
         see: ["maintenance.md"],
       },
       {
@@ -276,6 +293,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         single: [
           ...MAINTAINABLE,
           ["PROTECTED", "the node is protected, unless the action is `ON`"],
+          ...LAST_OF_GROUP,
           [
             "NOT_INTERRUPTIBLE",
             "with `force`: the step that waits writes firmware or erases disks, and the action is not `ON`",
@@ -385,6 +403,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
           ["BUSY", "the node has an unfinished run"],
           ["IN_MAINTENANCE", "the node is in maintenance"],
           ...PROTECTED_OR_RETIRED,
+          ...GROUP_REQUIRED,
           ["UNSUPPORTED_BY_DRIVER", "the driver no longer supports the remaining work"],
           ...UNREADABLE("user data or a variable of the operation"),
           ...AGENTLESS,

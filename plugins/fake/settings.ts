@@ -119,6 +119,9 @@ export const fakeSettings = lazySchema((z) =>
         .max(100)
         .optional()
         .meta({ description: "Disks of the machine; an empty list for none. Absent: derived from the node's id." }),
+      outputs: z.boolean().default(false).meta({
+        description: "The step configure returns a secret `join_token` and an `endpoint`, for later host groups.",
+      }),
       password: z
         .string()
         .min(1)

@@ -1,6 +1,7 @@
 /**
  * The steps of the driver `fake`, as data: what each declares, and the work it does unless its script says otherwise.
  */
+import { randomUUID } from "node:crypto";
 import { lazySchema } from "../lazy-schema.ts";
 import type { Json, Step, StepCall } from "../../src/drivers/driver.ts";
 import { erasureOf, inventoryOf } from "./inventory.ts";
@@ -128,7 +129,16 @@ export const DEPLOY_STEPS: readonly FakeStep[] = [
     priority: 10,
     interruptible: "AT_BOUNDARY",
     touches: [],
-    work: async (call) => ({ variables: { ...call.variables } }),
+    outputs: lazySchema((z) =>
+      z.looseObject({
+        join_token: z.string().max(1_000).optional().meta({ writeOnly: true, description: "A secret of the system." }),
+        endpoint: z.string().max(1_000).optional().meta({ description: "Address of the system." }),
+      }),
+    ),
+    work: async ({ variables, settings, node }) => ({
+      variables: { ...variables },
+      ...(settings.outputs && { join_token: randomUUID(), endpoint: node.name }),
+    }),
   },
   {
     ...usual,

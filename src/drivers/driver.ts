@@ -523,6 +523,11 @@ export interface Step<Settings, Args extends StepArgs = StepArgs> {
    * data, whether the step sees them or not: by path, serial number or WWN.
    */
   readonly erases?: true;
+  /**
+   * For a deploy step: the members of its output that nodes of later host groups can take as variables. A text that is
+   * marked `writeOnly` is secret: it is stored encrypted, and masked in the output.
+   */
+  readonly outputs?: Schema<object>;
   /** Schema of the arguments. Absent if the step takes none. */
   readonly args?: Schema<Args>;
   /** Performs the step. It can be entered twice with the same `attemptKey`, and must find its own earlier work. */

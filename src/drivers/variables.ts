@@ -32,6 +32,14 @@ export function secretVariablesOf(drivers: readonly Pick<Driver<unknown>, "varia
   return new Set(drivers.flatMap(({ variables }) => (variables ? secretNames(shapeOf(variables)) : [])));
 }
 
+/** The members of an output that a schema declares, and the secret ones among them. */
+export function outputsOf(schema: Schema<object>): {
+  readonly names: readonly string[];
+  readonly secret: readonly string[];
+} {
+  return { names: Object.keys(jsonSchemaOf(schema).properties ?? {}), secret: secretNames(shapeOf(schema)) };
+}
+
 /** The variables that a driver receives. */
 export function variablesFor<Value>(
   driver: Pick<Driver<unknown>, "variables">,

@@ -41,3 +41,4 @@ export {
 } from "./plans/reserved-steps.ts";
 export { MACHINE_FACTS } from "./power/machine-reader.ts";
 export { limitsOf } from "./scheduling/capacity-limits.ts";
+export { budgetText, neighbour, rulesIn, spareFor, unmetFor } from "./scheduling/group-gates.ts";

@@ -32,7 +32,8 @@ export const OPERATION_STATES = {
   SUCCEEDED: "Every node reached its target.",
   SUCCEEDED_WITH_ERRORS: "Every node reached its target, but at least one best-effort step failed (decommission).",
   PARTIALLY_SUCCEEDED: "Some nodes reached their target, others failed or were aborted.",
-  FAILED: "No node reached its target, or the failure policy cleaned up all of them.",
+  FAILED:
+    "No node reached its target, the failure policy cleaned up all of them, or more nodes of a host group failed than it tolerates.",
   ABORTED: "Ended by an abort.",
   STOPPED: "Ended by a stop with work remaining; a restart continues from there.",
 } as const;
@@ -75,9 +76,10 @@ export interface RunCounts {
 /** The final state of an operation whose last run has ended. */
 export function outcome(
   counts: RunCounts,
-  context: { readonly interrupt: Interrupt | null; readonly cleanedUpAll: boolean },
+  /** `hasFailed`: a failure has ended the operation as a whole. */
+  context: { readonly interrupt: Interrupt | null; readonly hasFailed: boolean },
 ): OperationState {
-  if (context.cleanedUpAll) return "FAILED";
+  if (context.hasFailed) return "FAILED";
   const { succeeded, failed, aborted, stopped } = counts;
   if (failed + aborted + stopped === 0) return counts.succeededWithErrors > 0 ? "SUCCEEDED_WITH_ERRORS" : "SUCCEEDED";
   if (context.interrupt === "ABORT" && aborted > 0) return "ABORTED";

@@ -11,6 +11,8 @@ export const WAIT_REASONS = {
   CAPACITY_CONTROLLER: "The run waits for a slot of the site's limit for a management controller.",
   MAX_PARALLEL: "The run waits for a slot of its operation's `maxParallel`.",
   WAVE: "The wave of the node has not started.",
+  GROUP: "The node's host group begins after nodes of other host groups that are not ACTIVE.",
+  BUDGET: "Too few nodes of the host group would stay in service; the run starts when others have returned.",
   WAVE_HALTED: "The waves of the operation are halted until `resumeWaves`.",
   CONCURRENCY: "The run waits for a replica with free capacity (OSTLER_CONCURRENCY).",
   DISAPPEARED:
@@ -32,6 +34,8 @@ export interface WaitingFacts {
   readonly waitFor: string | null;
   readonly wakeAt: Date | null;
   readonly wave: number;
+  /** Why the node's host group holds the run, as a sentence; null if it does not. */
+  readonly heldBy: { readonly reason: "GROUP" | "BUDGET"; readonly description: string } | null;
   /** The present step as `interface.name`. */
   readonly step: string | null;
   /** Reason of a hold. */
@@ -90,7 +94,8 @@ function reasonOf(facts: WaitingFacts): OwnReason | null {
       if (waitFor !== null) return limitKind(waitFor);
       if (waitReason === "CONCURRENCY") return waitReason;
       if (operation.waveState === "HALTED") return "WAVE_HALTED";
-      return wave > operation.wave ? "WAVE" : "MAX_PARALLEL";
+      if (wave > operation.wave) return "WAVE";
+      return facts.heldBy?.reason ?? "MAX_PARALLEL";
     case "WAITING":
     case "HOLDING":
       if (waitReason === "CAPACITY") return limitKind(waitFor ?? "");
@@ -138,6 +143,9 @@ function describe(reason: OwnReason, facts: WaitingFacts): string {
         : `The operation works on at most ${operation.maxParallel} ${operation.maxParallel === 1 ? "node" : "nodes"} at the same time. The run starts when one of them has ended.`;
     case "WAVE":
       return `The run is in wave ${wave + 1}; ${waveStanding(operation)}.`;
+    case "GROUP":
+    case "BUDGET":
+      return facts.heldBy?.description ?? WAIT_REASONS[reason];
     case "WAVE_HALTED":
       return `The waves of the operation are halted${operation.waveReason === null ? "" : ` (${withoutStop(operation.waveReason)})`}${(operation.waveReason ?? "").includes("resumeWaves") ? "" : "; continue with `resumeWaves`"}.`;
     case "CONCURRENCY":

@@ -31,6 +31,12 @@ export const WAVE_STATES = {
 /** State of the waves of an unfinished operation. */
 export type WaveState = Exclude<keyof typeof WAVE_STATES, "ENDED">;
 
+/** Whether a share is a whole number of at least `least`, or a percentage, which is above 0 if `least` is 1. */
+export function isShare(share: Share, least: 0 | 1): boolean {
+  if ("count" in share) return Number.isInteger(share.count) && share.count >= least;
+  return share.percent >= 0 && share.percent <= 100 && (least === 0 || share.percent > 0);
+}
+
 /** The number of nodes in a share of `total`. `UP` rounds percentages up to at least one node; `DOWN` rounds down. */
 export function countOf(share: Share, total: number, round: "UP" | "DOWN"): number {
   if ("count" in share) return share.count;

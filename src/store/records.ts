@@ -3,6 +3,7 @@ import type { ErrorCode, FailureKind } from "../errors.ts";
 import type { UnerasedDisks } from "../lifecycle/erasure.ts";
 import type { Interruptible, PowerOnFailure } from "../lifecycle/interrupts.ts";
 import type { NodeEvent } from "../lifecycle/node-states.ts";
+import type { GroupRules } from "../lifecycle/host-groups.ts";
 import type { FailurePolicy } from "../lifecycle/operation-states.ts";
 import type { Scope } from "../lifecycle/scopes.ts";
 import type { BootDeviceName, BootModeName, LegPhase, PowerChange } from "../lifecycle/verbs.ts";
@@ -98,6 +99,8 @@ export interface PlannedStep {
   readonly erases?: true;
   /** Of the files that the driver runs; absent if it has none. */
   readonly revision?: string;
+  /** Members of its output that other nodes can take as variables; the secret ones also in `secret`. */
+  readonly outputs?: { readonly names: readonly string[]; readonly secret: readonly string[] };
   /** True if the restarted run completed it: it is not run again. */
   readonly kept: boolean;
 }
@@ -158,12 +161,23 @@ export interface ForcedPower {
 type InterfaceName = "power" | "inspect" | "deploy" | "clean" | "media" | "firmware" | "bios" | "console";
 
 /** A host group of a cluster: what its nodes have in common. */
-export interface HostGroup {
+export interface HostGroup extends GroupRules {
   readonly variables: JsonObject;
 }
 
 /** By name. */
 export type HostGroups = { readonly [name: string]: HostGroup };
+
+/** The host groups whose rules apply to an operation, by their keys (`groupKey`). */
+export interface OperationGroups {
+  /** Of nodes that are deployed. */
+  readonly deployed: readonly string[];
+  /** Of nodes that are taken out of service, as far as a budget binds the request. */
+  readonly budgeted: readonly string[];
+}
+
+/** Whether work that takes a node out of service brings it back. */
+export type TakesOut = "RETURNS" | "STAYS";
 
 /** A step chosen by name in place of the automatic list. */
 export interface StepChoice {

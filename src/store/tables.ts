@@ -57,11 +57,13 @@ import type {
   InstalledSystem,
   JsonObject,
   LeftAs,
+  OperationGroups,
   Plan,
   SitePolicy,
   StepChoice,
   StoredJson,
   StoredTask,
+  TakesOut,
   TaskIdentity,
   VerbOptions,
   WaitReason,
@@ -151,6 +153,8 @@ export const nodes = pgTable(
     settings: jsonb("settings").$type<Readonly<Record<string, JsonObject>>>().notNull(),
     labels: jsonb("labels").$type<Readonly<Record<string, string>>>().notNull(),
     variables: jsonb("variables").$type<JsonObject>().notNull().default({}),
+    /** Outputs of the deploy steps of its system that other nodes can take as variables. */
+    outputs: jsonb("outputs").$type<JsonObject>().notNull().default({}),
     /** MAC addresses, sorted: those in `node_macs`, which makes each unique. */
     macs: jsonb("macs").$type<readonly string[]>().notNull().default([]),
     clusterId: uuid("cluster_id").references(() => clusters.id, { onDelete: "set null" }),
@@ -167,6 +171,9 @@ export const nodes = pgTable(
     uniqueName("nodes", table.name),
     index("nodes_cluster_name").on(table.clusterId, keyOfName(table.name)),
     index("nodes_natural_name").on(sql`natural_key(${keyOfName(table.name)})`, table.id),
+    index("nodes_cluster_group")
+      .on(table.clusterId, table.hostGroup)
+      .where(sql`${table.hostGroup} is not null`),
     index("nodes_by_state").on(table.state, table.id),
     index("nodes_by_cluster").on(sql`coalesce(${table.clusterId}::text, 'none')`, table.id),
     index("nodes_created").on(table.createdAt, table.id),
@@ -306,6 +313,8 @@ export const operations = pgTable(
     waveReason: text("wave_reason"),
     waveBy: text("wave_by"),
     waveUntil: at("wave_until"),
+    /** Host groups with rules for its nodes; null if there are none. */
+    groups: jsonb("groups").$type<OperationGroups>(),
     /** When the time of a stop of the whole operation is over. */
     stopUntil: at("stop_until"),
     /** End of the lease of the replica that works on a discovery. */
@@ -442,6 +451,11 @@ export const runs = pgTable(
     controller: text("controller"),
     /** Host group that the request asked for: the node joins it when it is deployed. */
     hostGroup: text("host_group"),
+    /** Key of the host group that a deployment makes the node a part of, if the cluster has settings for it. */
+    groupKey: text("group_key"),
+    /** Key of the host group whose node is taken out of service; null if it is not, or the node has no group. */
+    budgetKey: text("budget_key"),
+    takesOut: text("takes_out").$type<TakesOut>(),
     wave: integer("wave").notNull().default(0),
     failure: jsonb("failure").$type<Failure>(),
     /** Steps that failed on a best-effort route. */
@@ -469,6 +483,9 @@ export const runs = pgTable(
     index("runs_owned")
       .on(table.id)
       .where(sql`${table.owner} is not null`),
+    index("runs_host_group")
+      .on(table.hostGroup)
+      .where(sql`${table.hostGroup} is not null and ${table.finishedAt} is null`),
     index("runs_stopping")
       .on(table.stopUntil)
       .where(sql`${table.stopUntil} is not null`),

@@ -104,7 +104,7 @@ const counts = (change: Partial<RunCounts>): RunCounts => ({
 });
 
 describe("state of an operation", () => {
-  test.each<{ what: string; of: RunCounts; interrupt?: "STOP" | "ABORT"; cleanedUpAll?: boolean; is: OperationState }>([
+  test.each<{ what: string; of: RunCounts; interrupt?: "STOP" | "ABORT"; hasFailed?: boolean; is: OperationState }>([
     { what: "every run succeeded", of: counts({ succeeded: 3 }), is: "SUCCEEDED" },
     { what: "no run exists", of: counts({}), is: "SUCCEEDED" },
     {
@@ -131,11 +131,11 @@ describe("state of an operation", () => {
       what: "every node was cleaned up",
       of: counts({ succeeded: 2, failed: 1 }),
       interrupt: "STOP",
-      cleanedUpAll: true,
+      hasFailed: true,
       is: "FAILED",
     },
-  ])("operation of which $what is $is [R-094]", ({ of, interrupt = null, cleanedUpAll = false, is }) => {
-    expect(outcome(of, { interrupt, cleanedUpAll })).toBe(is);
+  ])("operation of which $what is $is [R-094]", ({ of, interrupt = null, hasFailed = false, is }) => {
+    expect(outcome(of, { interrupt, hasFailed })).toBe(is);
   });
 
   test("operation outcome is always final", () => {
@@ -146,7 +146,7 @@ describe("state of an operation", () => {
             for (const interrupt of [null, "STOP", "ABORT"] as const) {
               expect(
                 isFinalOperation(
-                  outcome(counts({ succeeded, failed, aborted, stopped }), { interrupt, cleanedUpAll: false }),
+                  outcome(counts({ succeeded, failed, aborted, stopped }), { interrupt, hasFailed: false }),
                 ),
               ).toBe(true);
             }

@@ -23,6 +23,7 @@ const facts = (
   waitFor: null,
   wakeAt: null,
   wave: 0,
+  heldBy: null,
   step: "deploy.boot_system",
   holdReason: null,
   hasDisappeared: false,
@@ -33,6 +34,13 @@ const facts = (
 });
 
 const CASES = [
+  ...(["GROUP", "BUDGET"] as const).map((reason) => ({
+    why: `held by its host group: ${reason}`,
+    facts: facts({ state: "QUEUED", heldBy: { reason, description: "Numbers." } }),
+    reason,
+    until: null,
+    says: "Numbers.",
+  })),
   {
     why: "parked and being aborted",
     facts: facts({ waitReason: "TIME", wakeAt: AT, isAborting: true }),

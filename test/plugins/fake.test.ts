@@ -64,6 +64,7 @@ describe("settings of the driver fake", () => {
       refusesLogin: false,
       powerDelayMs: 0,
       lacks: [],
+      outputs: false,
     });
   });
 

@@ -22,6 +22,7 @@ import { decidePart, judgeRequest } from "./decide-request.ts";
 import type { Admission, DecidedPart, SelectedPart } from "./decide-request.ts";
 import { namedNodes } from "./group-admission.ts";
 import type { GroupAdmission } from "./group-admission.ts";
+import { applyGroupRules } from "./host-group-rules.ts";
 import { admitOnce, inputHashWith, isHashOfInput, replayOf } from "./idempotency.ts";
 import { imageChoiceFlaws, operationImage } from "./operation-image.ts";
 import { rolloutFlaws, termsFlaws } from "./request-terms.ts";
@@ -127,7 +128,7 @@ async function admit(transaction: Transaction, context: EngineContext, admission
   const site = await readSite(tx);
   const parts: DecidedPart[] = [];
   for (const part of selected) parts.push(await decidePart(transaction, { ...part, nodes }, { context, site, terms }));
-  const request = { ...admission, policy: site.policy, parts };
+  const request = { ...admission, policy: site.policy, parts: await applyGroupRules(tx, parts, terms) };
   const judged = await judgeRequest(context.keyring, request);
   if ("answer" in judged) return judged.answer;
   return acceptedRequest(await storeOperations(transaction, context, admittedParts(request)), judged);

@@ -1,8 +1,9 @@
 /** Decides a request: each of its nodes, then the request as a whole. Reads only. */
 import type { Refusal } from "../../errors.ts";
 import type { FailurePolicy } from "../../lifecycle/operation-states.ts";
+import type { ClusterRow } from "../../store/nodes/clusters.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
-import type { Plan, SitePolicy, VerbOptions } from "../../store/records.ts";
+import type { OperationGroups, Plan, SitePolicy, VerbOptions } from "../../store/records.ts";
 import type { SiteRow } from "../../store/site.ts";
 import { SecretError } from "../../store/secrets/keyring.ts";
 import type { Keyring } from "../../store/secrets/keyring.ts";
@@ -21,6 +22,7 @@ import { scopeFlaws } from "../plans/step-scopes.ts";
 import { overlayKeepingNulls } from "../input/variables.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { clustersOf, effectiveVariables } from "./effective-variables.ts";
+import { createMemberships } from "./membership.ts";
 import type { IsSameInput } from "./idempotency.ts";
 import { createImageCheck } from "./operation-image.ts";
 import type { OperationImage } from "./operation-image.ts";
@@ -57,6 +59,10 @@ export interface DecidedPart extends SelectedPart {
   readonly onFailure: FailurePolicy;
   readonly answers: readonly NodeAnswer[];
   readonly admitted: readonly AdmittedNode[];
+  /** The clusters of its nodes. */
+  readonly clusters: readonly ClusterRow[];
+  /** Null: the host groups of its nodes have no rules. */
+  readonly groups: OperationGroups | null;
 }
 
 /** Decides each node of a part. `busy`: the unfinished work on its nodes, if it has been read. */
@@ -79,9 +85,11 @@ export async function decidePart(
   const { policy } = site;
   const rules = addressRules(tx, registry);
   const { earlier, options } = submission;
+  const clusters = await clustersOf(tx, own);
+  const membershipOf = createMemberships(clusters, submission);
   const variablesOf = await effectiveVariables(tx, context, own, {
     site,
-    clusters: await clustersOf(tx, own),
+    clusters,
     request: { earlier, given: terms.variables, hostGroup: options.hostGroup },
   });
   const compared = { ...context, policy, rules, variablesOf };
@@ -114,7 +122,13 @@ export async function decidePart(
       answers.push({ ...refusedAnswer(ref, nodeId, node, decision), reason });
       continue;
     }
-    const one = { ...decision, node, variables, powerOnFailure: mayPowerOff(decision.plan) ? powerOnFailure : null };
+    const one = {
+      ...decision,
+      node,
+      variables,
+      membership: membershipOf(node, decision.plan, decision.target),
+      powerOnFailure: mayPowerOff(decision.plan) ? powerOnFailure : null,
+    };
     const { flaws, warnings } = await checkVariables(one);
     const { flaws: unfit, rootDisk } = await checkImage(node, decision.plan, one.variables.values);
     const refused = refusalOf(node, flaws) ?? decisionOf(unfit);
@@ -125,7 +139,7 @@ export async function decidePart(
       answers.push({ ...acceptedAnswer(ref, one), warnings, imageId, rootDisk, part, reason });
     }
   }
-  return { submission, selection, installed, onFailure, answers, admitted };
+  return { submission, selection, installed, onFailure, answers, admitted, clusters, groups: null };
 }
 
 /** The refusal of a node that has left the cluster since it was selected; null if it is in it. */

@@ -34,6 +34,7 @@ import { withRunbookSteps } from "../plans/step-selection.ts";
 import type { Transaction } from "../transaction.ts";
 import { decidePart, judgeRequest } from "./decide-request.ts";
 import type { Admission, DecidedRequest, Judgement, SelectedPart } from "./decide-request.ts";
+import { hasGroupRules } from "./host-group-rules.ts";
 import { operationImage } from "./operation-image.ts";
 import { busyByNode } from "./plan-nodes.ts";
 import type { VerbRequest } from "./request-terms.ts";
@@ -149,6 +150,8 @@ async function acceptedOf(
     const selection = { nodes: selected.map(({ ref, node }) => ({ ref, nodeId: node.id })), clusterId: null };
     const { terms } = admission;
     const decided = await decidePart(transaction, { ...part, selection, nodes: own }, { context, site, terms, busy });
+    // Each would have to count the others of the group.
+    if (hasGroupRules([decided])) continue;
     const request = { ...admission, policy: site.policy, parts: [decided] };
     const judgement = await judgeRequest(context.keyring, request);
     if ("answer" in judgement || judgement.answers.some(({ refusal }) => refusal !== null)) continue;

@@ -2,6 +2,7 @@
  * The inputs of a node's last deployment, compared with what its cluster wants now. Pure: the caller reads the rows,
  * and computes the digests by which secrets are compared.
  */
+import { referenceIn } from "../input/output-references.ts";
 import { isSameJson } from "../../runtime/canonical-json.ts";
 import type { Configuration, DeployedStep, InstalledSystem, StoredJson } from "../../store/records.ts";
 
@@ -84,6 +85,8 @@ function variableDifferences({ variables }: Configuration, { variables: wanted }
 
 /** A variable that was not secret, and is now, is compared by its value. */
 function isSameVariable(was: Configuration["variables"][string], { value, digest }: WantedVariable): boolean {
+  // An output of another node, fixed when this one began: a new value of it does not configure the node again.
+  if (referenceIn(value)) return true;
   return "digest" in was ? was.digest === digest : isSameJson(was.value, value);
 }
 

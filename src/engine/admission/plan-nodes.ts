@@ -26,6 +26,7 @@ import type { PlanRequest } from "../plans/plan.ts";
 import { chosenOf } from "../plans/deployed-steps.ts";
 import { PHASE_OF_LIST, choicePath } from "../plans/step-selection.ts";
 import type { EffectiveVariables } from "./effective-variables.ts";
+import type { Membership } from "./membership.ts";
 import { refusalOfForcedPower, waitingRuns } from "./forced-power.ts";
 import type { WaitingRun } from "./forced-power.ts";
 import { NO_DRIVERS, factsOf } from "./node-facts.ts";
@@ -46,6 +47,9 @@ export interface PlannedWork {
 export interface AdmittedNode extends PlannedWork {
   readonly node: NodeRow;
   readonly variables: EffectiveVariables;
+  readonly membership: Membership;
+  /** A host group holds it: it does not begin at once. */
+  readonly isHeld?: true;
   /** Null if a failure of the plan never changes the power. */
   readonly powerOnFailure: PowerOnFailure | null;
   /** Null if the plan installs nothing through the agent, or the agent has not inspected the machine. */

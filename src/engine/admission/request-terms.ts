@@ -10,7 +10,7 @@ import type { SitePolicy, VerbOptions } from "../../store/records.ts";
 import type { Acceptance } from "../input/answers.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
 import { reasonFlaws } from "../input/size-limits.ts";
-import { variablesFlaws } from "../input/variables.ts";
+import { levelFlaws } from "../input/output-references.ts";
 import type { UnknownVariables } from "../input/unknown-variables.ts";
 import { waveFlaws } from "../scheduling/waves.ts";
 
@@ -58,7 +58,7 @@ export function termsFlaws(terms: RequestTerms): Refusal[] {
     invalid("idempotencyKey", `Invalid idempotencyKey: use 1–${KEY_LENGTH_MAX} characters.`);
   flaws.push(...reasonFlaws(terms.reason));
   if (waves) flaws.push(...waveFlaws(waves));
-  return [...flaws, ...variablesFlaws(terms.variables, ["input", "variables"])];
+  return [...flaws, ...levelFlaws(terms.variables, ["input", "variables"])];
 }
 
 /** The flaws of a rollout as a whole; that of a restart has parts of the earlier request. */

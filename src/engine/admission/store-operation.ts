@@ -26,6 +26,7 @@ import { resolveWaves } from "../scheduling/waves.ts";
 import type { Transaction } from "../transaction.ts";
 import type { DecidedPart, DecidedRequest } from "./decide-request.ts";
 import { handOverPower } from "./forced-power.ts";
+import { movesState } from "./membership.ts";
 import type { AdmittedNode } from "./plan-nodes.ts";
 
 /** An operation to store: a part of an admitted request. */
@@ -103,7 +104,7 @@ export async function storeOperations(
 }
 
 function operationRow(
-  { caller, terms, inputHash, submission, installed, onFailure, selection, admitted, batch }: AdmittedPart,
+  { caller, terms, inputHash, submission, installed, onFailure, selection, admitted, groups, batch }: AdmittedPart,
   id: string,
   { waves, runs }: Pick<NewWork, "waves" | "runs">,
 ): Omit<NewOperation, "variables"> {
@@ -132,6 +133,7 @@ function operationRow(
     onFailure,
     waves,
     waveState: waves && "RUNNING",
+    groups,
     maxParallel: submission.rollout.maxParallel ?? null,
     imageId: installed.image?.id ?? null,
     userDataBytes: installed.userData === null ? null : userDataBytes(installed.userData),
@@ -160,12 +162,25 @@ async function storeBeside(
 }
 
 function newRunsOf({ admitted, policy, submission: { rollout } }: AdmittedPart, waves: Waves | null): NewRunOfNode[] {
-  const waveOf = waves ? waveOfEach(waves.sizes) : [];
+  const waveOf = waves ? wavesByStage(waves, admitted) : [];
+  let left = rollout.maxParallel ?? admitted.length;
   return admitted.map((work, index) => {
     const wave = waveOf[index] ?? 0;
-    const mayStart = wave === 0 && index < (rollout.maxParallel ?? admitted.length);
+    const mayStart = wave === 0 && !work.isHeld && left > 0;
+    if (mayStart) left -= 1;
     return { ...work, wave, runId: randomUUID(), start: waitOf(policy, work.node, work.plan, { mayStart }) };
   });
+}
+
+/** The wave of each node. They are formed host group by host group, so that none waits for a later one. */
+function wavesByStage({ sizes }: Waves, admitted: readonly AdmittedNode[]): readonly number[] {
+  const inOrder = admitted
+    .map(({ membership: { stage } }, index) => ({ stage, index }))
+    .toSorted((a, b) => a.stage - b.stage);
+  const waves = waveOfEach(sizes);
+  const waveOf: number[] = [];
+  for (const [place, { index }] of inOrder.entries()) waveOf[index] = waves[place] ?? 0;
+  return waveOf;
 }
 
 interface NewWork {
@@ -182,7 +197,8 @@ interface NewWork {
 function* rowsOf(works: readonly NewWork[], hashes: readonly string[], encrypt: EncryptVariables): Generator<NewRun> {
   let place = 0;
   for (const { request, operationId, runs } of works) {
-    for (const [index, { runId, node, plan, target, earlier, variables, wave, start }] of runs.entries()) {
+    for (const [index, { runId, node, plan, target, earlier, variables, wave, start, membership }] of runs.entries()) {
+      const { groupKey, budgetKey, takesOut } = membership;
       yield {
         id: runId,
         operationId,
@@ -194,12 +210,15 @@ function* rowsOf(works: readonly NewWork[], hashes: readonly string[], encrypt: 
         controller: node.controller,
         clusterId: node.clusterId,
         hostGroup: request.submission.options.hostGroup ?? null,
+        groupKey,
+        budgetKey,
+        takesOut,
         wave,
         planHash: hashes[place] ?? "",
         variables: encrypt(runId, variables),
         position: nextPosition(plan, 0),
         target,
-        movesState: plan.finish.length > 0 || plan.legs.some(({ enter }) => enter.length > 0),
+        movesState: movesState(plan),
         attempt: (earlier?.attempt ?? 0) + 1,
         restartOf: earlier?.id ?? null,
       };

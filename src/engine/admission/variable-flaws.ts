@@ -7,7 +7,8 @@ import { isVerification } from "../plans/reserved-steps.ts";
 import type { AddressRules } from "../../drivers/address-settings.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
 import type { Composition, Registry } from "../../drivers/registry.ts";
-import { variableIssues, variablesReadBy } from "../../drivers/variables.ts";
+import { outputsOf, variableIssues, variablesReadBy } from "../../drivers/variables.ts";
+import { referencesIn } from "../input/output-references.ts";
 import type { Refusal } from "../../errors.ts";
 import { nearest } from "../../runtime/edit-distance.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
@@ -36,6 +37,8 @@ interface Checked {
   readonly variables: EffectiveVariables;
   readonly unknown: UnknownVariables;
   readonly rules: AddressRules;
+  /** Outputs that deploy steps of the loaded drivers declare. */
+  readonly outputs: ReadonlySet<string>;
 }
 
 const ISSUES_MAX = 10;
@@ -46,6 +49,7 @@ export function createVariableCheck(
   unknown: UnknownVariables,
   rules: AddressRules,
 ): (checked: CheckedNode) => Promise<VariableCheck> {
+  const outputs = declaredOutputs(registry.drivers);
   const known = new Map<Plan, Map<string, Promise<VariableCheck>>>();
   return ({ node, plan, variables }) => {
     // Plans are shared objects. Two sets of drivers can have the same plan, and differ in what they read.
@@ -56,18 +60,36 @@ export function createVariableCheck(
     if (found) return found;
     const composed = registry.compose(node);
     const composition = "composition" in composed ? composed.composition : NO_DRIVERS;
-    const made = checkVariables({ composition, plan, variables, unknown, rules });
+    const made = checkVariables({ composition, plan, variables, unknown, rules, outputs });
     ofPlan.set(key, made);
     return made;
   };
 }
 
 /** Nodes with the same drivers, plan and variables share the result, whose messages name no node. */
-async function checkVariables({ composition, plan, variables, unknown, rules }: Checked): Promise<VariableCheck> {
+async function checkVariables({
+  composition,
+  plan,
+  variables,
+  unknown,
+  rules,
+  outputs,
+}: Checked): Promise<VariableCheck> {
   const inPlan = driversIn(plan, composition);
   const flaws: Refusal[] = [];
+  const references = referencesIn(variables.values);
+  const known = Object.fromEntries(Object.entries(variables.values).filter(([name]) => !references.has(name)));
+  for (const [name, { fromGroup, output }] of references)
+    if (!outputs.has(output))
+      flaws.push(
+        invalid(
+          `Variable ${name} is the output ${output} of host group ${fromGroup}, which no deploy step of a loaded driver declares. Correct the name.`,
+          name,
+          variables,
+        ),
+      );
   for (const driver of inPlan)
-    for (const { path, message } of (await variableIssues(driver, variables.values, rules)).slice(0, ISSUES_MAX))
+    for (const { path, message } of (await variableIssues(driver, known, rules)).slice(0, ISSUES_MAX))
       flaws.push(
         invalid(`Variable ${path.join(".")} does not suit driver ${driver.name}: ${message}.`, path[0], variables),
       );
@@ -89,6 +111,11 @@ async function checkVariables({ composition, plan, variables, unknown, rules }: 
     else if (!passesAll || close !== null) warnings.push({ name, source, nearest: close, message });
   }
   return { flaws, warnings };
+}
+
+function declaredOutputs(drivers: readonly AnyDriver[]): ReadonlySet<string> {
+  const steps = drivers.flatMap(({ deploy }) => deploy?.steps ?? []);
+  return new Set(steps.flatMap(({ outputs }) => (outputs ? outputsOf(outputs).names : [])));
 }
 
 function unknownText(name: string, close: string | null, drivers: readonly AnyDriver[]): string {

@@ -95,7 +95,7 @@ export async function finishDiscovery(
     [id],
     outcome(
       { succeeded: REGISTERED + KNOWN, succeededWithErrors: 0, failed: FAILED, ...skipped },
-      { interrupt, cleanedUpAll: false },
+      { interrupt, hasFailed: false },
     ),
   );
 }

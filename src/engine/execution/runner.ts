@@ -121,7 +121,8 @@ export class Runner {
       const found = readable(() => keyring.digest(text));
       return found instanceof SecretError ? "" : found;
     };
-    const environment = { replica: randomUUID(), nudge, digest, abortGraceMs, isDraining: () => this.#isDraining };
+    const isDraining = () => this.#isDraining;
+    const environment = { replica: randomUUID(), nudge, digest, keyring, abortGraceMs, isDraining };
     this.#activeRuns = new ActiveRuns({ reader: database.reader, notifier, log });
     this.#commits = new RunCommits({ ...parts, environment });
     this.#claimParts = {

@@ -28,7 +28,7 @@ import type { Caller, Transaction } from "../transaction.ts";
 import { countedRefs } from "../input/answers.ts";
 import { unknownImages } from "../input/unknown-images.ts";
 import { missingNodes } from "../input/unknown-nodes.ts";
-import { variablesFlaws } from "../input/variables.ts";
+import { levelFlaws } from "../input/output-references.ts";
 import { clusterLockRefusals } from "./cluster-lock.ts";
 import { hostGroupFlaws, storedGroups } from "./host-groups.ts";
 import type { GivenHostGroup } from "./host-groups.ts";
@@ -123,7 +123,7 @@ async function editCluster(
   const edit = async () => {
     requireNone([
       ...(name === undefined ? [] : nameFlaw(name, ["input", "name"])),
-      ...variablesFlaws(variables, VARIABLES),
+      ...levelFlaws(variables, VARIABLES),
       ...hostGroupFlaws(hostGroups ?? [], HOST_GROUPS),
     ]);
     return { clusterId: await transact(change), refusals: [] };

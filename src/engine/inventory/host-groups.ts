@@ -1,15 +1,20 @@
 /** Host groups of a cluster: the check of those that a request gives, and what is stored of them. */
 import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
+import { orderFlaws } from "../../lifecycle/host-groups.ts";
+import type { GroupRules } from "../../lifecycle/host-groups.ts";
+import { isShare } from "../../lifecycle/waves.ts";
+import type { Share } from "../../lifecycle/waves.ts";
 import type { ClusterRow } from "../../store/nodes/clusters.ts";
 import type { Tx } from "../../store/postgres/database.ts";
 import type { HostGroups } from "../../store/records.ts";
 import type { VariablesParts } from "../../store/secrets/secrets.ts";
 import { groupNameFlaw } from "../input/name-rules.ts";
+import { referenceFlaws } from "../input/output-references.ts";
 import { isJsonObject, overlay, variablesFlaws } from "../input/variables.ts";
 import { encryptGroups } from "./stored-variables.ts";
 
-export interface GivenHostGroup {
+export interface GivenHostGroup extends GroupRules {
   readonly name: string;
   /** Laid over those of the present group of this name; null removes a key. */
   readonly variables?: unknown;
@@ -21,16 +26,43 @@ const GROUPS_MAX = 100;
 export function hostGroupFlaws(groups: readonly GivenHostGroup[], path: readonly string[]): Refusal[] {
   if (groups.length > GROUPS_MAX) return [invalidInput(`At most ${GROUPS_MAX} host groups are stored.`, path)];
   const names = groups.map(({ name }) => name);
-  return groups.flatMap(({ name, variables }, index) => {
+  const inOrder = orderFlaws(groups);
+  const rules = Object.fromEntries(groups.map((group) => [group.name, group]));
+  return groups.flatMap((group, index) => {
+    const { name, variables } = group;
     const at = [...path, String(index)];
     return [
       ...groupNameFlaw(name, [...at, "name"]),
       ...(names.indexOf(name) === index
         ? []
         : [invalidInput(`The host group ${name} is given twice.`, [...at, "name"])]),
+      ...shareFlaws(group, at),
+      ...inOrder
+        .filter((flaw) => flaw.index === index)
+        .map(({ requirement, message }) => invalidInput(message, [...at, "after", String(requirement)])),
       ...variablesFlaws(variables, [...at, "variables"]),
+      // Without an order, there are no later groups.
+      ...(inOrder.length > 0 ? [] : referenceFlaws(variables, [...at, "variables"], { name, rules })),
     ];
   });
+}
+
+/** The flaws of numbers and percentages. */
+function shareFlaws({ after = [], tolerates, minActive }: GroupRules, path: readonly string[]): Refusal[] {
+  const flaw = (share: Share | undefined, least: 0 | 1, ...at: string[]): Refusal[] =>
+    share === undefined || isShare(share, least)
+      ? []
+      : [
+          invalidInput(
+            `Invalid ${at[0]}: use a count of ${least} or more, or a percentage ${least === 0 ? "from 0 to" : "above 0 and up to"} 100.`,
+            [...path, ...at],
+          ),
+        ];
+  return [
+    ...after.flatMap(({ share }, index) => flaw(share, 1, "after", String(index))),
+    ...flaw(tolerates, 0, "tolerates"),
+    ...flaw(minActive, 0, "minActive"),
+  ];
 }
 
 /** Given host groups as the cluster stores them. */
@@ -40,7 +72,10 @@ export async function storedGroups(
   groups: readonly GivenHostGroup[],
   { id, hostGroups: present }: Pick<ClusterRow, "id" | "hostGroups">,
 ): Promise<HostGroups> {
-  const named = groups.map(({ name, variables }) => [name, { variables: isJsonObject(variables) ? variables : {} }]);
+  const named = groups.map(({ name, variables, ...rules }) => [
+    name,
+    { ...rules, variables: isJsonObject(variables) ? variables : {} },
+  ]);
   const encrypted = await encryptGroups(tx, parts, id, Object.fromEntries(named) as HostGroups);
   return Object.fromEntries(
     Object.entries(encrypted).map(([name, group]) => [

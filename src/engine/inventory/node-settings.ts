@@ -16,7 +16,7 @@ import type { ControllerIdentity } from "../input/machine-identities.ts";
 import { labelFlaws, listed, nameFlaw } from "../input/name-rules.ts";
 import type { ClusterRef } from "../input/node-selector.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
-import { variablesFlaws } from "../input/variables.ts";
+import { levelFlaws } from "../input/output-references.ts";
 import type { GivenController } from "./controller-conflicts.ts";
 import { operatorFieldFlaws } from "./operator-fields.ts";
 
@@ -74,7 +74,7 @@ export function fieldFlaws(fields: NodeFields, path: readonly string[]): Refusal
     ...labelFlaws(fields.labels, path),
     ...operatorFieldFlaws(fields, path),
     ...macFlaws(fields.macs, path),
-    ...variablesFlaws(fields.variables, [...path, "variables"]),
+    ...levelFlaws(fields.variables, [...path, "variables"]),
   ];
 }
 

@@ -19,7 +19,7 @@ import { changedFields } from "../input/changed-fields.ts";
 import { answerEdit, requireNone, requireRevision } from "../input/edits.ts";
 import { sharedValues } from "../input/machine-identities.ts";
 import { sizeFlaws, textFlaws } from "../input/size-limits.ts";
-import { variablesFlaws } from "../input/variables.ts";
+import { levelFlaws } from "../input/output-references.ts";
 import { LIMITED_PHASES } from "../scheduling/capacity-limits.ts";
 import { checkArgs, issueText } from "../plans/catalogue.ts";
 import { installStepsLost } from "../plans/install-check.ts";
@@ -76,7 +76,7 @@ export async function updateSite(
     const rules = change.steps ?? [];
     requireNone([...limitFlaws(change), ...sharedFlaws(change), ...(await stepFlaws(registry, rules))]);
     requireNone(installFlaws(registry, rules));
-    requireNone(variablesFlaws(given, VARIABLES));
+    requireNone(levelFlaws(given, VARIABLES));
     requireNone(stepScopeFlaws(registry, change.stepScopes ?? []));
     return transact(async (transaction) => {
       if (change.sharedIdentities !== undefined) await lockAllIdentities(transaction.tx);

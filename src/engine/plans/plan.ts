@@ -2,6 +2,7 @@
  * From a route and a node's drivers to a list of steps. Pure, except for the schemas of arguments, which may be
  * asynchronous. The plan is stored with the run and never changes; exactly its steps run.
  */
+import { outputsOf } from "../../drivers/variables.ts";
 import { messageOf } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import type { LegPhase, PowerChange, Route } from "../../lifecycle/verbs.ts";
@@ -263,6 +264,7 @@ function plannedStep(
     ...(step.worksAlone && { worksAlone: true }),
     ...(step.repeatOnRestart && { repeatOnRestart: true }),
     ...(step.erases && { erases: true }),
+    ...(step.outputs && { outputs: outputsOf(step.outputs) }),
     kept: false,
   };
 }

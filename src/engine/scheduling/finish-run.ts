@@ -26,6 +26,7 @@ import {
   lockOperations,
   noteFirstFailure,
   interruptOperation,
+  updateOperation,
 } from "../../store/operations/operations.ts";
 import type { OperationRow } from "../../store/operations/operations.ts";
 import type { Failure, Plan, SitePolicy } from "../../store/records.ts";
@@ -38,7 +39,8 @@ import type { RunRow } from "../../store/runs/runs.ts";
 import { cleansAutomatically, readSite } from "../../store/site.ts";
 import { idsOf, nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
-import { ENGINE, ENGINE_STOP, startQueued } from "./start-runs.ts";
+import { isToleranceFailure, stopLostRuns, toleranceOf } from "./group-gates.ts";
+import { ENGINE, ENGINE_STOP, isRationed, startQueued } from "./start-runs.ts";
 import { waitOf } from "./capacity-limits.ts";
 import { endedByStop } from "./waiting-runs.ts";
 import { nextPosition, planSteps } from "../plans/plan.ts";
@@ -133,11 +135,35 @@ async function settleOperation(
     const operationId = operation.id;
     if (state !== "FAILED" || !failure || run.purpose !== "WORK") continue;
     await noteFirstFailure(transaction.tx, operationId, failure);
-    if (run.interrupt !== "ABORT") await applyFailurePolicy(transaction, parts, operation, { ...run, state, failure });
+    if (run.interrupt !== "ABORT") await applyFailure(transaction, parts, operation, { ...run, state, failure });
     operation = await lockOperation(transaction.tx, operationId);
   }
   await startNext(transaction, parts, operation);
   if (operation) await finishWhenDone(transaction, parts, operation.id);
+}
+
+/** Applies the failure of a run: the tolerance of its host group decides before the failure policy. */
+async function applyFailure(
+  transaction: Transaction,
+  parts: FinishParts,
+  operation: OperationRow,
+  run: RunRow & { readonly failure: Failure },
+): Promise<void> {
+  const verdict = await toleranceOf(transaction.tx, operation, run);
+  if (verdict === "TOLERATED" && operation.onFailure === "CLEAN_UP_ALL") return;
+  await applyFailurePolicy(transaction, parts, operation, run);
+  if (verdict === null || verdict === "TOLERATED" || operation.interrupt !== null) return;
+  await updateOperation(transaction.tx, operation.id, { firstFailure: verdict });
+  if (operation.onFailure !== "CLEAN_UP_ALL") await stopOthers(transaction, operation.id);
+}
+
+/** Stops the other runs of an operation: no further step begins. */
+async function stopOthers(transaction: Transaction, operationId: string): Promise<void> {
+  await interruptOperation(transaction.tx, operationId, ENGINE_STOP);
+  await stopQueued(transaction, operationId);
+  // The end of the operation waits for these runs, and they wait for a user, a time or a slot: without a wake-up both
+  // would wait forever.
+  await wakeParked(transaction, operationId);
 }
 
 async function applyFailurePolicy(
@@ -148,11 +174,7 @@ async function applyFailurePolicy(
 ): Promise<void> {
   switch (operation.interrupt === null ? operation.onFailure : "LEAVE") {
     case "CLEAN_UP_ALL":
-      await interruptOperation(transaction.tx, operation.id, ENGINE_STOP);
-      await stopQueued(transaction, operation.id);
-      // The clean-up waits for these runs, and they wait for a user, a time or a slot: without a wake-up both would
-      // wait forever.
-      await wakeParked(transaction, operation.id);
+      await stopOthers(transaction, operation.id);
       return;
     case "CLEAN_UP_FAILED":
       await startCleanUps(transaction, parts, operation, [run]);
@@ -168,14 +190,17 @@ export async function settleMany(transaction: Transaction, parts: FinishParts, o
   await finishWhenDone(transaction, parts, operationId);
 }
 
-/** Starts the runs that the end of others allows: those of the next wave first, then those below `maxParallel`. */
+/**
+ * Starts the runs that the end of others allows: those of the next wave first, then those below `maxParallel`. Before,
+ * stops the runs that it has made impossible.
+ */
 async function startNext(
   transaction: Transaction,
   parts: FinishParts,
   operation: OperationRow | undefined,
 ): Promise<void> {
-  if (!operation || operation.interrupt !== null || (operation.maxParallel === null && operation.waves === null))
-    return;
+  if (!operation || operation.interrupt !== null || !isRationed(operation)) return;
+  await stopLostRuns(transaction, operation);
   await settleWaves(transaction, parts, operation);
   const settled = operation.waves === null ? operation : await lockOperation(transaction.tx, operation.id);
   if (settled) await startQueued(transaction, parts, settled);
@@ -211,7 +236,8 @@ export async function finishWhenDone(transaction: Transaction, parts: FinishPart
     );
     if (started > 0) return;
   }
-  const state = outcome(counts, { interrupt: operation.interrupt, cleanedUpAll });
+  const hasFailed = cleanedUpAll || (operation.interruptBy === ENGINE && isToleranceFailure(operation.firstFailure));
+  const state = outcome(counts, { interrupt: operation.interrupt, hasFailed });
   await finishOperations(transaction.tx, [operationId], state);
   // A restart needs the secret; an operation whose runs all succeeded cannot be restarted.
   const isRestartable = counts.failed + counts.aborted + counts.stopped + counts.cleanUps > 0;
@@ -335,6 +361,9 @@ function cleanUpRun(
     controller: node.controller,
     clusterId: failed?.clusterId ?? null,
     hostGroup: null,
+    groupKey: null,
+    budgetKey: null,
+    takesOut: null,
     wave: failed?.wave ?? 0,
     position: nextPosition(plan, 0),
     target,

@@ -5,8 +5,8 @@
  */
 import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
-import { judgeWaves, waveSizes, countOf } from "../../lifecycle/waves.ts";
-import type { Share, WaveOptions, WaveState, WaveVerdict } from "../../lifecycle/waves.ts";
+import { countOf, isShare, judgeWaves, waveSizes } from "../../lifecycle/waves.ts";
+import type { WaveOptions, WaveState, WaveVerdict } from "../../lifecycle/waves.ts";
 import {
   lockOperation,
   isPauseOver,
@@ -53,11 +53,6 @@ export function waveFlaws(options: WaveOptions): readonly Refusal[] {
 }
 
 const INVALID_SIZE = "Invalid size of a wave: use a count of 1 or more, or a percentage above 0 and up to 100.";
-
-function isShare(share: Share, least: 0 | 1): boolean {
-  if ("count" in share) return Number.isInteger(share.count) && share.count >= least;
-  return share.percent >= 0 && share.percent <= 100 && (least === 0 || share.percent > 0);
-}
 
 export function resolveWaves(options: WaveOptions, total: number): Waves {
   return {

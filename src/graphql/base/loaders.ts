@@ -5,6 +5,8 @@ import type { ClusterState } from "../../lifecycle/cluster-state.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
 import type { RunState } from "../../lifecycle/operation-states.ts";
 import type { Database } from "../../store/postgres/database.ts";
+import { NO_NODES } from "../../lifecycle/host-groups.ts";
+import { groupCounts, hostGroupNames } from "../../store/nodes/host-groups.ts";
 import { clustersByIds, nodeCountsOf } from "../../store/nodes/clusters.ts";
 import type { ClusterRow } from "../../store/nodes/clusters.ts";
 import { stepHistories } from "../../store/runs/step-durations.ts";
@@ -72,6 +74,13 @@ export function createLoaders({ reader }: Pick<Database, "reader">, schedule?: S
       },
       { state: "NEW", counts: [] },
     ),
+    /** Counts of a host group, by its key. */
+    hostGroup: byKey(async (keys) => {
+      const countsOf = await groupCounts(reader, keys);
+      return new Map(keys.map((key) => [key, countsOf(key)]));
+    }, NO_NODES),
+    /** Names of the host groups that the nodes of a cluster have. */
+    hostGroupNames: byKey((ids) => hostGroupNames(reader, ids), []),
     runCounts: byKey((ids) => runStateCounts(reader, ids), noCounts),
     /** Runs of an operation's work, by how far they are. */
     runGroups: byKey((ids) => runGroups(reader, ids), []),

@@ -262,6 +262,7 @@ const CHANGEABLE_FIELDS = [
   "model",
   "macs",
   "imageId",
+  "outputs",
   "powerState",
   "powerReadAt",
   "wantedPower",

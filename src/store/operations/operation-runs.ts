@@ -5,7 +5,8 @@ import type { FinalRunState, RunCounts, RunState } from "../../lifecycle/operati
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import type { RunRow } from "../runs/runs.ts";
-import { runs } from "../tables.ts";
+import { IN_SERVICE } from "../nodes/host-groups.ts";
+import { nodes, runs } from "../tables.ts";
 
 /** Locks runs, in order; those that another transaction has locked are skipped. */
 function lockFree(tx: Tx, where: SQL | undefined) {
@@ -18,9 +19,38 @@ export async function lockQueuedRuns(tx: Tx, operationId: string): Promise<RunRo
 }
 
 /** QUEUED runs of the waves up to `wave` that wait neither for a capacity limit nor for a worker, locked as above. */
-export async function lockRunsToStart(tx: Tx, operationId: string, wave: number, limit: number): Promise<RunRow[]> {
+export async function lockRunsToStart(
+  tx: Tx,
+  operationId: string,
+  { wave, closed, limit }: { readonly wave: number; readonly closed: ClosedGroups | null; readonly limit: number },
+): Promise<RunRow[]> {
   const isNew = and(eq(runs.state, "QUEUED"), WAITS_FOR_NOTHING);
-  return lockFree(tx, and(eq(runs.operationId, operationId), isNew, lte(runs.wave, wave))).limit(limit);
+  const isOpen = closed && sql`not coalesce(${and(eq(runs.purpose, "WORK"), isHeldBy(closed))}, false)`;
+  return lockFree(tx, and(eq(runs.operationId, operationId), isNew, lte(runs.wave, wave), isOpen ?? undefined)).limit(
+    limit,
+  );
+}
+
+/** Keys of host groups whose nodes may not begin now: to be deployed, and to be taken out of service. */
+export interface ClosedGroups {
+  readonly deployed: readonly string[];
+  readonly budgeted: readonly string[];
+}
+
+/** A node that is out of service already may be worked on. */
+function isHeldBy({ deployed, budgeted }: ClosedGroups): SQL | undefined {
+  return or(
+    inArrayParam(runs.groupKey, deployed),
+    and(
+      inArrayParam(runs.budgetKey, budgeted),
+      sql`exists (select from ${nodes} where ${nodes.id} = ${runs.nodeId} and ${IN_SERVICE})`,
+    ),
+  );
+}
+
+/** QUEUED runs of an operation's work that wait for nothing else and that these host groups hold, locked as above. */
+export async function lockHeldRuns(tx: Tx, operationId: string, groups: ClosedGroups): Promise<RunRow[]> {
+  return lockFree(tx, workOf(operationId, eq(runs.state, "QUEUED"), WAITS_FOR_NOTHING, isHeldBy(groups)));
 }
 
 /** Parked runs of an operation's work, locked as above. */
@@ -73,6 +103,11 @@ export async function nextQueuedWave(tx: Reader, operationId: string, after: num
 /** Failed runs of an operation's work. */
 export async function countFailed(reader: Reader, operationId: string): Promise<number> {
   return reader.$count(runs, workOf(operationId, eq(runs.state, "FAILED")));
+}
+
+/** Failed runs of an operation's work on nodes of a host group. */
+export async function countFailedInGroup(reader: Reader, operationId: string, groupKey: string): Promise<number> {
+  return reader.$count(runs, workOf(operationId, eq(runs.state, "FAILED"), eq(runs.groupKey, groupKey)));
 }
 
 /** Number of unfinished runs of an operation. */

@@ -19,7 +19,7 @@ export type OperationChange = {
 const NEW_FIELDS = [
   ...(["id", "kind", "state", "project", "actor", "reason", "clusterId", "restartOf", "restarts", "batch"] as const),
   ...(["idempotencyKey", "inputHash", "options", "onFailure", "maxParallel", "variables", "imageId"] as const),
-  ...(["userDataBytes", "waves", "waveState", "totalCount"] as const),
+  ...(["userDataBytes", "waves", "waveState", "groups", "totalCount"] as const),
 ] as const;
 
 /** A new operation. Other columns have their defaults. */
@@ -116,18 +116,19 @@ export async function keepFreeOperations(tx: Tx, ids: readonly string[]): Promis
 /**
  * Unfinished operations with runs that should not wait: QUEUED ones, although a slot of `maxParallel` is free or the
  * operation is being ended, and ones that are parked without an end although a stop ends them. The transaction that
- * should have started, ended or woken them may have skipped them because they were locked.
+ * should have started, ended or woken them may have skipped them because they were locked, or their host group waits
+ * for nodes of another operation. In any order: those that wait must not hide the others.
  */
 export async function operationsOverlooked(reader: Reader, limit: number): Promise<string[]> {
   const rows = await reader.execute<{ id: string }>(sql`
     select o.id from operations o
     where o.finished_at is null and case
       when o.interrupt is not null then exists (select from runs r where r.operation_id = o.id and r.finished_at is null and r.purpose = 'WORK' and (r.state = 'QUEUED' or o.interrupt = 'STOP' and r.state in ('WAITING', 'HOLDING') and r.owner is null and r.due_at is null))
-      when o.wave_state = 'HALTED' or (o.max_parallel is null and o.waves is null) then false
+      when o.wave_state = 'HALTED' or (o.max_parallel is null and o.waves is null and o.groups is null) then false
       else exists (select from runs r where r.operation_id = o.id and r.finished_at is null and r.state = 'QUEUED' and r.wait_for is null and r.wait_reason is null and r.wave <= o.wave)
         and (o.max_parallel is null or o.max_parallel > (select count(*) from runs r where r.operation_id = o.id and r.finished_at is null and (r.state <> 'QUEUED' or r.wait_for is not null or r.wait_reason is not null)))
       end
-    limit ${limit}`);
+    order by random() limit ${limit}`);
   return [...rows].map(({ id }) => id);
 }
 

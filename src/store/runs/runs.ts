@@ -42,6 +42,7 @@ const CHANGEABLE_FIELDS = [
   ] as const),
   ...(["wakeAt", "waitReason", "waitingSince", "waitFor", "slotPhase", "slotController"] as const),
   "forcedPower",
+  "variables",
   ...(["dueAt", "priority", "stopUntil"] as const),
 ] as const;
 

@@ -57,6 +57,7 @@ export const SECRETS = {
   machineKey: secretsIn(machineCertificate.id, machineCertificate.key, []),
   siteVariables: secretsIn(site.id, site.variables, [DECLARED]),
   nodeVariables: secretsIn(nodes.id, nodes.variables, [DECLARED]),
+  nodeOutputs: secretsIn(nodes.id, nodes.outputs, [DECLARED]),
   /** Host group, then variable. */
   hostGroupVariables: secretsIn(clusters.id, clusters.hostGroups, [ANY, "variables", DECLARED]),
   clusterVariables: secretsIn(clusters.id, clusters.variables, [DECLARED]),

@@ -75,6 +75,10 @@ export function provesSteps({ driver }: Subject): void {
         `${where} reaches ${step.reaches}, but belongs to phase ${step.phase}; only deploy steps can.`,
       );
       ensure(
+        !step.outputs || step.phase === "deploy",
+        `${where} declares outputs, but belongs to phase ${step.phase}; only deploy steps can.`,
+      );
+      ensure(
         !step.repeatOnRestart || step.phase === "clean",
         `${where} declares repeatOnRestart, but belongs to phase ${step.phase}; only clean steps can.`,
       );

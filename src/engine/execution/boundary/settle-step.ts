@@ -3,6 +3,7 @@
  * enters its verify part, one that waits is parked, and one that failed is retried, or undone like an aborted one
  * before it ends the run. A machine that must not be cut is left alone.
  */
+import { SECRETS, variablesEncryption, withSecretNames } from "../../../store/secrets/secrets.ts";
 import { cancels } from "../../../lifecycle/interrupts.ts";
 import { edge } from "../../../lifecycle/machine.ts";
 import type { Interrupt } from "../../../lifecycle/operation-states.ts";
@@ -71,6 +72,7 @@ export async function settleStep(
         ledger.changeAttempt(attempt, { output: outcome.output });
         return failStep(context, unproven);
       }
+      if (outcome.given) await noteOutputs(context, outcome.given);
       if (outcome.toVerify) return enterVerify(context, outcome.output);
       ledger.changeAttempt(attempt, {
         state: "SUCCEEDED",
@@ -99,6 +101,14 @@ export async function settleStep(
     case "aborted":
       return beginAbort(claimed, attempt, outcome);
   }
+}
+
+/** Stores what other nodes can take of the output of a step. */
+async function noteOutputs(context: StepContext, given: JsonObject): Promise<void> {
+  const { environment, ledger, claimed, step } = context;
+  const secret = withSecretNames(given, step.outputs?.secret ?? []);
+  const encrypt = await variablesEncryption(ledger.transaction.tx, environment.keyring, SECRETS.nodeOutputs, [secret]);
+  changeNode(context, { outputs: { ...claimed.node.outputs, ...encrypt(claimed.node.id, secret) } });
 }
 
 /** The newest calls that an attempt keeps. */

@@ -13,7 +13,9 @@ import type { PowerState, StepResult } from "../../../drivers/driver.ts";
 import { Deadline, leftUntil, onHold, whenOver } from "../../../drivers/deadline.ts";
 import { HeartbeatLostError } from "../../../drivers/isolation/protocol.ts";
 import type { AnyDriver } from "../../../drivers/interfaces.ts";
-import type { DriverTry, PlannedStep, StoredJson } from "../../../store/records.ts";
+import type { DriverTry, JsonObject, PlannedStep, StoredJson } from "../../../store/records.ts";
+import { MASK } from "../../../store/secrets/secrets.ts";
+import { isJsonObject } from "../../input/variables.ts";
 import { ENGINE_INTERFACE, isReservedWait } from "../../plans/reserved-steps.ts";
 import { CallTimeoutError } from "./call-deadline.ts";
 import { declaredStep, stepCall } from "./driver-call.ts";
@@ -38,7 +40,10 @@ export type StepOutcome = {
 } & (
   | {
       readonly kind: "done";
+      /** Secret members are masked. */
       readonly output: StoredJson;
+      /** The members that other nodes can take, secrets included; absent if the step has none. */
+      readonly given?: JsonObject;
       /** The step has a verify part, which is still to run. */
       readonly toVerify: boolean;
     }
@@ -142,7 +147,7 @@ async function callStep(request: StepRequest, signal: AbortSignal, seen: SeenPow
     if (result.kind === "failed") return { ...result, ignoredSignal: false, powerState: seen.state };
     if (result.kind === "wait") return { ...result, powerState: seen.state };
     const toVerify = request.part === "RUN" && declaredStep(request)?.step.verify !== undefined;
-    return { ...result, toVerify, powerState: seen.state };
+    return { ...withGiven(request, result.output), kind: "done", toVerify, powerState: seen.state };
   } catch (error) {
     if (error instanceof HeartbeatLostError) return { kind: "lost", reason: error.message };
     if (error instanceof CrowdedError) {
@@ -169,6 +174,19 @@ async function callStep(request: StepRequest, signal: AbortSignal, seen: SeenPow
     const fault = { ...faultOf(error, redactor), ...(atRest && { atRest }) };
     return { kind: "failed", ...fault, ignoredSignal: false, powerState: seen.state };
   }
+}
+
+/** Separates what other nodes can take of an output, and masks its secrets, here and in what the step says later. */
+function withGiven(
+  { step: { outputs }, part, machine: { redactor } }: StepRequest,
+  output: StoredJson,
+): { readonly output: StoredJson; readonly given?: JsonObject } {
+  if (!outputs || part === "VERIFY" || !isJsonObject(output)) return { output };
+  const entries = Object.entries(output);
+  const given = Object.fromEntries(entries.filter(([name, value]) => outputs.names.includes(name) && value !== null));
+  const isSecret = (name: string) => outputs.secret.includes(name);
+  redactor.hide(entries.flatMap(([name, value]) => (isSecret(name) && typeof value === "string" ? [value] : [])));
+  return { output: Object.fromEntries(entries.map(([name, value]) => [name, isSecret(name) ? MASK : value])), given };
 }
 
 /** Delay before a machine is asked again that must not be cut and could not be asked. */

@@ -23,7 +23,7 @@ import type { CallbackKey, Keyring } from "../../../store/secrets/keyring.ts";
 import { NO_VARIABLES, openVariables, SECRETS, secretsOf } from "../../../store/secrets/secrets.ts";
 import type { OpenVariables, VariablesParts } from "../../../store/secrets/secrets.ts";
 import { plansByHashes } from "../../../store/runs/plans.ts";
-import type { ForcedPower, Plan } from "../../../store/records.ts";
+import type { ForcedPower, JsonObject, Plan } from "../../../store/records.ts";
 import type { Claim } from "../../../store/runs/run-claims.ts";
 import type { LockedRun } from "../../../store/runs/run-locks.ts";
 import type { RunRow } from "../../../store/runs/runs.ts";
@@ -58,6 +58,7 @@ import { parkAgain } from "../boundary/settle-power.ts";
 import { UNKNOWN_CONDITION } from "../../scheduling/abort-outcome.ts";
 import { interruptOf } from "../../scheduling/waiting-runs.ts";
 import { secretTexts } from "../../input/variables.ts";
+import { isLacking, secretOutputs, takenOutputs } from "./taken-outputs.ts";
 import type { Transaction } from "../../transaction.ts";
 
 export interface ClaimParts extends RunEnvironment {
@@ -82,6 +83,10 @@ interface ClaimSecrets {
   readonly ofNode: Secrets;
   readonly installed: InstalledImage;
   readonly variables: OpenVariables;
+  /** Secret texts among the outputs of the node's own steps. */
+  readonly ownOutputs: readonly string[];
+  /** The variables as they are stored from now on, if outputs of other nodes were filled in; or why they cannot be. */
+  readonly filledIn: JsonObject | { readonly lacks: string } | null;
   readonly callbackKey: CallbackKey;
 }
 
@@ -125,6 +130,8 @@ export function createClaimReader(parts: VariablesParts): ReadClaims {
       readInstalled(tx, keyring, unfinished),
       openVariables(tx, parts, SECRETS.runVariables, unfinished),
     ]);
+    const outputsOf = await secretOutputs(tx, parts, nodes);
+    const taken = await takenOutputs(tx, parts, unfinished, (run) => variablesOf(run.id));
     const callbackKeys = unfinished.map(({ callbackKey }) => callbackKey);
     await keyring.load(tx, callbackKeys);
     const readSecrets = (run: LockedRun) =>
@@ -132,6 +139,9 @@ export function createClaimReader(parts: VariablesParts): ReadClaims {
         ofNode: orThrow(secrets.get(run.nodeId) ?? {}),
         installed: installedOf(run),
         variables: orThrow(variablesOf(run.id)),
+        ownOutputs: outputsOf(run.nodeId),
+        filledIn: null,
+        ...taken.get(run.id),
         callbackKey: keyring.callbackKey(run),
       }));
     const byId = new Map(nodes.map((node) => [node.id, node]));
@@ -170,6 +180,8 @@ async function readInstalled(
 const NOTHING_READ: Omit<ClaimSecrets, "ofNode"> = {
   installed: NOTHING_INSTALLED,
   variables: NO_VARIABLES,
+  ownOutputs: [],
+  filledIn: null,
   callbackKey: "",
 };
 
@@ -213,10 +225,18 @@ export async function claimRun(
   const machine = "problem" in opened ? unusableMachine(node) : opened;
   const known = secrets instanceof SecretError ? NOTHING_READ : secrets;
   const { values: variables, secretNames } = known.variables;
-  machine.redactor.hide(secretTexts(known.variables));
+  machine.redactor.hide([...secretTexts(known.variables), ...known.ownOutputs]);
   const place = { node, leg: run.leg, position: run.position };
   const claimed: ClaimedRun = { run, fence, plan, machine, ...place, ...known, variables, secretNames };
   const context = openContext(parts, ledger, claimed);
+  if (known.filledIn && isLacking(known.filledIn))
+    return failRun(context, null, {
+      code: "GROUP_REQUIRED",
+      reason: known.filledIn.lacks,
+      message: `Node ${node.name}: ${known.filledIn.lacks}`,
+      retryable: true,
+    });
+  if (known.filledIn) ledger.changeRun({ variables: known.filledIn });
   if ("problem" in opened)
     return failRun(context, attempt ?? null, {
       code: opened.code ?? "UNSUPPORTED_BY_DRIVER",

@@ -19,7 +19,7 @@ import type { AttemptRow } from "../../../store/runs/attempts.ts";
 import type { ImageRow } from "../../../store/images.ts";
 import type { ClaimedNodeChange, NodeRow } from "../../../store/nodes/nodes.ts";
 import type { JsonObject, LeftAs, Failure, Plan, PlannedStep } from "../../../store/records.ts";
-import type { CallbackKey } from "../../../store/secrets/keyring.ts";
+import type { CallbackKey, Keyring } from "../../../store/secrets/keyring.ts";
 import { UNTOUCHED } from "../../../store/runs/runs.ts";
 import type { LockedRun } from "../../../store/runs/run-locks.ts";
 import type { RunRow } from "../../../store/runs/runs.ts";
@@ -68,6 +68,7 @@ export interface RunEnvironment {
   readonly nudge: () => void;
   /** A keyed hash of a secret. */
   readonly digest: (text: string) => string;
+  readonly keyring: Keyring;
   /** How long a step may take to end after its signal fired. */
   readonly abortGraceMs: number;
   /** True while runs are released between two steps. */
@@ -222,7 +223,7 @@ function causeOfStart({ purpose, operationActor, operationReason }: LockedRun): 
  * The change of a node's stage when a run enters a leg: work on the disks resets it. A deployment that installs nothing
  * was admitted on an installed system only, and keeps it.
  */
-function stageOnEntering(plan: Plan, leg: number): Pick<ClaimedNodeChange, "stage" | "imageId"> {
+function stageOnEntering(plan: Plan, leg: number): Pick<ClaimedNodeChange, "stage" | "imageId" | "outputs"> {
   const phase = plan.legs[leg]?.phase;
   if (phase === "clean" || phase === "undeploy") return NO_SYSTEM;
   if (phase !== "deploy") return {};
@@ -230,7 +231,7 @@ function stageOnEntering(plan: Plan, leg: number): Pick<ClaimedNodeChange, "stag
   return installs ? NO_SYSTEM : { stage: "PROVISIONED" };
 }
 
-const NO_SYSTEM = { stage: "NONE", imageId: null } as const;
+const NO_SYSTEM = { stage: "NONE", imageId: null, outputs: {} } as const;
 
 /** Recorded in a node's transition. */
 interface MoveCause {

@@ -1,5 +1,9 @@
 /** Clusters: the type, its queries and its mutations. */
 import type { ClusterEdited } from "../../../engine/inventory/clusters.ts";
+import { stagesOf } from "../../../lifecycle/host-groups.ts";
+import type { Requirement } from "../../../lifecycle/host-groups.ts";
+import type { Share } from "../../../lifecycle/waves.ts";
+import { groupKey } from "../../../store/nodes/host-groups.ts";
 import type { HostGroup } from "../../../store/records.ts";
 import { maskedVariables } from "../../../store/secrets/secrets.ts";
 import { clusterByName, clustersPage, countClusters } from "../../../store/nodes/clusters.ts";
@@ -17,6 +21,7 @@ import { listPlan } from "../../execution/json-list-rewrite.ts";
 import { clusterFilter, ClusterFilterInput } from "./cluster-filter.ts";
 import { NODES_AS_TEXT, NodeConnection, nodeList, nodeListArgs } from "../nodes/node-list.ts";
 import { OperationConnection } from "../work/operation.ts";
+import { ShareInput, shareOf } from "../work/waves.ts";
 import { payloadType, refusalFields } from "../../base/payload.ts";
 import { ClusterRef } from "../../base/refs.ts";
 import { ClusterRefInput, NodeSelectorInput, clusterChoice, nodeSelector } from "../selectors.ts";
@@ -34,10 +39,73 @@ export const NodeStateCountRef = builder
     }),
   });
 
-const HostGroupRef = builder.objectRef<HostGroup & { readonly name: string }>("HostGroup").implement({
+const ShareRef = builder.objectRef<Share>("Share").implement({
+  description: "Number of nodes, absolute or as a percentage. One of the fields is null.",
+  fields: (t) => ({
+    count: t.int({
+      nullable: true,
+      description: "Number of nodes.",
+      resolve: (share) => ("count" in share ? share.count : null),
+    }),
+    percent: t.float({
+      nullable: true,
+      description: "Percentage of the nodes.",
+      resolve: (share) => ("percent" in share ? share.percent : null),
+    }),
+  }),
+});
+
+const HostGroupRequirementRef = builder.objectRef<Requirement>("HostGroupRequirement").implement({
+  description: "Nodes of another host group that have to be ACTIVE.",
+  fields: (t) => ({
+    group: t.exposeString("group", { description: "Name of the other group." }),
+    share: t.field({
+      type: ShareRef,
+      nullable: true,
+      description: "Number of its nodes, at least one; percentages are rounded up. Null for all of them.",
+      resolve: ({ share }) => share ?? null,
+    }),
+  }),
+});
+
+interface NamedGroup extends HostGroup {
+  readonly name: string;
+  readonly clusterId: string;
+}
+
+const HostGroupRef = builder.objectRef<NamedGroup>("HostGroup").implement({
   description: "Host group of a cluster: the nodes of the cluster with this `hostGroup`, and what they have in common.",
   fields: (t) => ({
     name: t.exposeString("name", { description: "Name of the group, as nodes have it in `hostGroup`." }),
+    after: t.field({
+      type: [HostGroupRequirementRef],
+      description: "A node of the group begins a deployment when all of these hold.",
+      resolve: ({ after = [] }) => [...after],
+    }),
+    tolerates: t.field({
+      type: ShareRef,
+      nullable: true,
+      description:
+        "Nodes that may fail in an operation that deploys; percentages are of the group's nodes, rounded down. One more failure ends the operation, after its running steps. 0: each node is critical. Null: the failure policy of the operation applies.",
+      resolve: ({ tolerates }) => tolerates ?? null,
+    }),
+    minActive: t.field({
+      type: ShareRef,
+      nullable: true,
+      description:
+        "Nodes that stay in service (ACTIVE, present, without a fault, not switched off), whatever takes nodes out; percentages are rounded up. Null: any number may be taken out.",
+      resolve: ({ minActive }) => minActive ?? null,
+    }),
+    nodeCount: t.int({
+      description: "Number of its nodes, those that unfinished work brings into it included.",
+      resolve: async ({ clusterId, name }, _args, { load }) =>
+        (await load.hostGroup.load(groupKey(clusterId, name))).total,
+    }),
+    inServiceCount: t.int({
+      description: "Number of its nodes that are in service.",
+      resolve: async ({ clusterId, name }, _args, { load }) =>
+        (await load.hostGroup.load(groupKey(clusterId, name))).inService,
+    }),
     variables: t.field({
       type: "JSON",
       description: "Variables of every operation on its nodes, over those of the cluster. Secret ones are `***`.",
@@ -64,11 +132,19 @@ builder.objectType(ClusterRef, {
     }),
     hostGroups: t.field({
       type: [HostGroupRef],
-      description: "Host groups with settings, by name. Nodes may have a `hostGroup` that is not among them.",
-      resolve: ({ hostGroups }) =>
-        Object.entries(hostGroups)
-          .toSorted(([a], [b]) => (a < b ? -1 : 1))
-          .map(([name, group]) => ({ name, ...group })),
+      description: "Host groups with settings, in the order in which they are deployed, then by name.",
+      resolve: ({ id, hostGroups }) => {
+        const stages = stagesOf(hostGroups);
+        const stageOf = (name: string) => stages.get(name) ?? 0;
+        return Object.entries(hostGroups)
+          .map(([name, group]) => ({ name, clusterId: id, ...group }))
+          .toSorted((a, b) => stageOf(a.name) - stageOf(b.name) || (a.name < b.name ? -1 : 1));
+      },
+    }),
+    otherHostGroups: t.stringList({
+      description: "Host groups of its nodes that are not among `hostGroups`, by name. No rules apply to them.",
+      resolve: async ({ id, hostGroups }, _args, { load }) =>
+        (await load.hostGroupNames.load(id)).filter((name) => !Object.hasOwn(hostGroups, name)),
     }),
     revision: t.int({
       description: "Increases with every change. Send it as `ifRevision` to detect concurrent changes.",
@@ -164,6 +240,17 @@ function clusterPayload(mutation: string) {
   }));
 }
 
+const HostGroupRequirementInput = builder.inputType("HostGroupRequirementInput", {
+  description: "Nodes of another host group that have to be ACTIVE.",
+  fields: (t) => ({
+    group: t.string({ required: true, description: "Name of the other group." }),
+    share: t.field({
+      type: ShareInput,
+      description: "Number of its nodes, at least one; percentages are rounded up. By default all of them.",
+    }),
+  }),
+});
+
 const HostGroupInput = builder.inputType("HostGroupInput", {
   description: "Host group of a cluster, with its settings.",
   fields: (t) => ({
@@ -171,12 +258,33 @@ const HostGroupInput = builder.inputType("HostGroupInput", {
       required: true,
       description: "Name: 1–63 letters, digits, dots, dashes, slashes or underscores.",
     }),
+    after: t.field({
+      type: [HostGroupRequirementInput],
+      description: "Requirements for the begin of a deployment; without one its nodes begin at once.",
+    }),
+    tolerates: t.field({
+      type: ShareInput,
+      description: "Nodes that may fail in an operation that deploys. By default the failure policy alone applies.",
+    }),
+    minActive: t.field({ type: ShareInput, description: "Nodes that stay in service. By default any number." }),
     variables: t.field({
       type: "JSON",
       description: "Variables to merge into those of the present group of this name; null removes a key.",
     }),
   }),
 });
+
+function hostGroupsOf(groups: readonly (typeof HostGroupInput.$inferInput)[] | null | undefined) {
+  return groups?.map(({ name, after, tolerates, minActive, variables }) => ({
+    name,
+    ...(after && {
+      after: after.map(({ group, share }) => ({ group, ...(share && { share: shareOf(share) }) })),
+    }),
+    ...(tolerates && { tolerates: shareOf(tolerates) }),
+    ...(minActive && { minActive: shareOf(minActive) }),
+    variables: given(variables),
+  }));
+}
 
 addMutation("createCluster", {
   scope: "MANAGE",
@@ -200,7 +308,7 @@ addMutation("createCluster", {
     engine.createCluster(caller, {
       name: input.name,
       variables: given(input.variables),
-      hostGroups: given(input.hostGroups),
+      hostGroups: hostGroupsOf(input.hostGroups),
       image: input.image && imageChoice(input.image),
       nodes: input.nodes ? nodeSelector(input.nodes) : undefined,
     }),
@@ -240,7 +348,7 @@ addMutation("updateCluster", {
       ifRevision: given(input.ifRevision),
       name: given(input.name),
       variables: given(input.variables),
-      hostGroups: given(input.hostGroups),
+      hostGroups: hostGroupsOf(input.hostGroups),
       image: input.image && imageChoice(input.image),
       add: input.add ? nodeSelector(input.add) : undefined,
       remove: input.remove ? nodeSelector(input.remove) : undefined,

@@ -1,10 +1,15 @@
 /** The reason why a run waits: as data for programs and as a sentence for people. */
-import { stepUnderWay } from "../../../engine/views.ts";
+import { budgetText, neighbour, rulesIn, spareFor, stepUnderWay, unmetFor } from "../../../engine/views.ts";
+import { NO_NODES, unmetText } from "../../../lifecycle/host-groups.ts";
+import type { GroupCounts } from "../../../lifecycle/host-groups.ts";
 import { cancels } from "../../../lifecycle/interrupts.ts";
 import { waitingOf } from "../../../lifecycle/waiting.ts";
-import type { Waiting } from "../../../lifecycle/waiting.ts";
+import type { Waiting, WaitingFacts } from "../../../lifecycle/waiting.ts";
+import { groupOfKey, isInService } from "../../../store/nodes/host-groups.ts";
+import type { OperationGroups } from "../../../store/records.ts";
 import type { NodeRow } from "../../../store/nodes/nodes.ts";
 import type { RunRow } from "../../../store/runs/runs.ts";
+import { existing } from "../../base/batching.ts";
 import { builder } from "../../base/builder.ts";
 import type { Context } from "../../base/context.ts";
 import { WaitReasonEnum } from "../../base/enums.ts";
@@ -66,6 +71,7 @@ async function waiting(run: RunRow, context: Context): Promise<(Waiting & { read
   const found = waitingOf({
     ...run,
     operation,
+    heldBy: operation.groups !== null && run.state === "QUEUED" ? await heldBy(run, operation.groups, context) : null,
     isAborting: isEnding && (await isAborting(run, context)),
     step: step ? stepName(step) : null,
     holdReason: typeof holdReason === "string" ? holdReason : null,
@@ -86,6 +92,33 @@ async function disappearedUntil(
   const { disappearedTimeoutSeconds: seconds } = (await load.site.load("policy")).policy;
   if (seconds === undefined) return null;
   return new Date(Math.max(disappearedAt.getTime(), createdAt.getTime()) + seconds * 1_000);
+}
+
+/** Why the host groups of a QUEUED run hold it, with the numbers; null if they do not. */
+async function heldBy(
+  { groupKey, budgetKey, nodeId }: RunRow,
+  { budgeted }: OperationGroups,
+  { load }: Context,
+): Promise<WaitingFacts["heldBy"]> {
+  const keys = [groupKey, budgetKey].flatMap((key) => key ?? []);
+  const clusters = await existing(
+    load.cluster,
+    keys.map((key) => groupOfKey(key).clusterId),
+  );
+  const rulesOf = rulesIn(clusters);
+  const awaited =
+    groupKey === null ? [] : (rulesOf(groupKey).after ?? []).map(({ group }) => neighbour(groupKey, group));
+  const loaded = [...awaited, ...keys].map(async (key) => [key, await load.hostGroup.load(key)] as const);
+  const counts = new Map<string, GroupCounts>(await Promise.all(loaded));
+  const standing = { rulesOf, countsOf: (key: string) => counts.get(key) ?? NO_NODES };
+  const unmet = groupKey === null ? [] : unmetFor(standing, groupKey);
+  if (unmet.length > 0)
+    return { reason: "GROUP", description: `The run starts when these are ACTIVE: ${unmetText(unmet)}.` };
+  const node = await load.node.load(nodeId);
+  const isBound = budgetKey !== null && budgeted.includes(budgetKey) && node !== null && isInService(node);
+  if (!isBound || spareFor(standing, budgetKey) > 0) return null;
+  const description = `The node cannot be taken out of service now: ${budgetText(standing, budgetKey)}. The run starts when others have returned.`;
+  return { reason: "BUDGET", description };
 }
 
 /** Whether the abort or the failure of a run is being carried out, and does not wait for the end of the step. */

@@ -7,12 +7,12 @@ import { keyOf } from "../../base/ids.ts";
 import { inputName, payloadName, refusalFields } from "../../base/payload.ts";
 import { OperationRef } from "../../base/refs.ts";
 
-const ShareInput = builder.inputType("ShareInput", {
-  description: "Number of nodes, absolute or relative to the nodes of the operation. Exactly one field.",
+export const ShareInput = builder.inputType("ShareInput", {
+  description: "Number of nodes, absolute or relative to those of the operation or the host group. Exactly one field.",
   isOneOf: true,
   fields: (t) => ({
     count: t.int({ description: "Number of nodes." }),
-    percent: t.float({ description: "Percentage of the operation's nodes." }),
+    percent: t.float({ description: "Percentage of the nodes, at most 100." }),
   }),
 });
 
@@ -49,7 +49,7 @@ export function wavesOf({ sizes, pauseSeconds, manual, maxFailures }: typeof Wav
   };
 }
 
-function shareOf({ count, percent }: typeof ShareInput.$inferInput): Share {
+export function shareOf({ count, percent }: typeof ShareInput.$inferInput): Share {
   return count == null ? { percent: percent ?? 0 } : { count };
 }
 
