@@ -89,7 +89,10 @@ describe("an output of an earlier host group", () => {
     const id = await ostler.begin("DEPLOY", [...workers, ...masters]);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     const [first] = masters;
-    expect(workers.map((worker) => received.get(worker.name))).toEqual([`canary-${first?.name}`, `canary-${first?.name}`]);
+    expect(workers.map((worker) => received.get(worker.name))).toEqual([
+      `canary-${first?.name}`,
+      `canary-${first?.name}`,
+    ]);
     const [worker] = workers;
     if (!worker || !first) throw new Error("No node was made.");
     expect((await ostler.run(id, worker)).variables).toMatchObject({
