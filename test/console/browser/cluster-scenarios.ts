@@ -37,7 +37,10 @@ export async function deploysChanges(lab: Lab): Promise<void> {
   await using tab = await lab.open("/clusters");
   const { page } = tab;
   await judgeLooks(lab, tab, "clusters");
-  const open = () => page.goto(`${lab.proxy.url}/console${path}`);
+  const open = async () => {
+    await page.goto(`${lab.proxy.url}/console${path}`);
+    await live(page);
+  };
   const state = (text: string) => page.getByRole("heading", { level: 1 }).getByText(text).waitFor();
   const dialog = page.getByRole("dialog");
   await page.getByRole("link", { name: CLUSTER }).click();
