@@ -267,7 +267,7 @@ describe("an agent whose node has a secret that cannot be read", () => {
     const output = { word: "canary-output" };
     expect(await ostler.engine.agents.result(bearer, "one", { task, ok: true, output })).toBe("TAKEN");
     const [attempt] = await sql`
-      select callback from attempts join runs on runs.id = attempts.run_id where node_id = ${node.id}`;
+      select callback from attempts join runs on runs.id = attempts.run_id where runs.node_id = ${node.id}`;
     expect(attempt?.["callback"]).toMatchObject({ task, ok: false, error: { code: "SECRET_UNREADABLE" } });
     expect((await ostler.dump()).join("\n")).not.toMatch(/canary-(progress|output)/);
   });
