@@ -22,7 +22,7 @@ const TABLE: Readonly<Record<Role, string>> = {
   viewer: `
     attention capacity cluster clusters cursorAt drivers effectiveVariables fetch__Cluster fetch__Driver fetch__Image fetch__Inventory
     fetch__Node fetch__Operation fetch__Run fetch__Runbook image images labelKeys node nodeCounts nodes nodesAt
-    operation operations plan reservedSteps run runbook runbooks site transitions
+    operation operations plan reservedSteps run runbook runbooks site stepAttempts transitions
     attentionChanges clusterChanges nodeChanges nodeCountChanges nodeTransitions operationChanges runChanges runLog`,
   operator: `
     abort advanceWaves applyCluster cleanNodes clearMaintenance clearRetired commissionNodes decommissionNodes deployNodes haltWaves

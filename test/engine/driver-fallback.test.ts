@@ -150,20 +150,18 @@ describe("fallback", () => {
     expect((await switchOn(ostler, node)).raw).toEqual([]);
   });
 
-  test("fallback for steps is refused, because their plan belongs to one driver", async () => {
+  test.each([
+    ["clean", "its clean interface has a further driver, which only power"],
+    ["deploy", "the steps of all its drivers are performed"],
+  ])("fallback for steps is refused: %s", async (kind, reason) => {
     await using ostler = await lab();
-    const answer = await ostler.engine.registerNodes(ALICE, [
-      {
-        name: "steps",
-        driver: "first",
-        interfaces: [{ kinds: [], fallbackFor: ["deploy"], driver: "fake", settings: {} }],
-      },
-    ]);
+    const interfaces = [{ kinds: [], fallbackFor: [kind], driver: "fake", settings: {} }];
+    const answer = await ostler.engine.registerNodes(ALICE, [{ name: "steps", driver: "first", interfaces }]);
     expect(answer.refusals).toMatchObject([
       {
         code: "INVALID_INPUT",
         path: ["input", "nodes", "0", "interfaces", "0", "fallbackFor", "0"],
-        message: expect.stringContaining("the steps of a plan belong to one driver"),
+        message: expect.stringContaining(reason),
       },
     ]);
   });

@@ -88,7 +88,7 @@ describe("large request", () => {
   test("runs of a large request have each a node and a place of their own, and share the rest", async () => {
     const [row] = await ostler.test.sql<{ ordinals: number; nodes: number; shared: number }[]>`
       select count(distinct ordinal)::int as ordinals, count(distinct nodes.id) filter (where nodes.name = runs.node_name)::int as nodes,
-        count(distinct (operation_id, plan_hash, target, runs.state, wait_reason, leg, purpose, wave, variables, position, moves_state, attempt))::int as shared
+        count(distinct (operation_id, plan_hash, target, runs.state, wait_reason, leg, purpose, wave, runs.variables, position, moves_state, attempt))::int as shared
       from runs left join nodes on nodes.id = runs.node_id`;
     expect(row).toEqual({ ordinals: NODES, nodes: NODES, shared: 1 });
   });
