@@ -783,6 +783,7 @@ describe("transfer of a call", () => {
         args: { version: "2.1" },
         memo: { page: 3 },
         callback: [1, null],
+        fence: 1,
         attemptKey: "run:3:2",
         callbackPath: "/callback/x",
         variables: { image: "jammy" },

@@ -43,6 +43,7 @@ const LISTS: Readonly<Record<string, string>> = {
   "Query.images": `images(FIRST filter: { nameStartsWith: "debian" }) { ITEMS }`,
   "Query.audit": `audit(FIRST) { ITEMS }`,
   "Query.transitions": `transitions(FIRST filter: { cluster: { name: "berlin" } }) { ITEMS }`,
+  "Query.stepAttempts": `stepAttempts(FIRST filter: { cluster: { name: "berlin" } }) { ITEMS }`,
   "Cluster.nodes": `parent: cluster(by: { name: "berlin" }) { nodes(FIRST) { ITEMS } }`,
   "Cluster.operations": `parent: cluster(by: { name: "berlin" }) { operations(FIRST) { ITEMS } }`,
   "Node.operations": `parent: node(by: { name: "a1" }) { operations(FIRST) { ITEMS } }`,

@@ -47,10 +47,10 @@ beforeAll(async () => {
   await ostler.test.sql.begin(async (tx) => {
     await tx`set local session_replication_role = replica`;
     await tx`
-    insert into nodes (id, name, project, state, stage, power_state, power_read_at, power_checked_at, power_problem, power_problem_kind, presence, maintenance_reason, maintenance_since, maintenance_by, is_protected, retired_reason,
+    insert into nodes (id, name, project, state, stage, power_state, power_read_at, power_checked_at, power_problem, power_problem_kind, presence, disappeared_at, maintenance_reason, maintenance_since, maintenance_by, is_protected, retired_reason,
       automatic_cleaning, diskless, host_group, model, controller, shared_controller, identity_conflict, wanted_power, driver, borrowed, settings, labels, macs, cluster_id, fault_kind, fault_since, fault_message, last_error, transition_count, revision, created_at, updated_at)
     select gen_random_uuid(), 'list-' || (array['a', 'Ä', '😀', '"', E'\\\\', E'\\n\\t\\u0001\\u001f', '</script>', E'\\u2028', '{}', 'ready'])[1 + n % 10] || n, 'default', 'ENROLLED', (array['NONE', 'PROVISIONED', 'DEPLOYED'])[1 + n % 3],
-      (array['ON', 'OFF', 'UNKNOWN'])[1 + n % 3], case when n % 4 > 0 then at end, case when n % 5 > 0 then at end, case when n % 6 = 0 then E'no "answer"\\u007f' end, case when n % 12 = 0 then 'UNREACHABLE' end, (array['DISCOVERED', 'DISAPPEARED', 'UNSEEN'])[1 + n % 3],
+      (array['ON', 'OFF', 'UNKNOWN'])[1 + n % 3], case when n % 4 > 0 then at end, case when n % 5 > 0 then at end, case when n % 6 = 0 then E'no "answer"\\u007f' end, case when n % 12 = 0 then 'UNREACHABLE' end, (array['DISCOVERED', 'DISAPPEARED', 'UNSEEN'])[1 + n % 3], case when n % 3 = 1 then at end,
       case when n % 3 = 0 then 'fan' end, case when n % 3 < 2 then at end, case when n % 2 = 0 then 'me' end, n % 2 = 0, case when n % 4 = 0 then 'old' end,
       case n % 3 when 0 then true when 1 then false end, case n % 3 when 1 then true when 2 then false end, case when n % 2 = 0 then 'service/worker' end, case when n % 2 = 1 then 'R640' end, case when n % 7 = 0 then '::1' end, case n % 3 when 0 then true when 1 then false end,
       case when n % 5 = 2 then jsonb_build_object('kind', 'UUID', 'value', E'"x"\\n', 'nodeId', gen_random_uuid(), 'nodeName', 'y', 'since', '2026-01-31T09:30:00.120456+00:00') end, case n % 4 when 0 then 'ON' when 1 then 'OFF' end,

@@ -42,6 +42,8 @@ const ARGUMENTS: Readonly<Record<string, string>> = {
   "Node.stepCatalogue": "phase: CLEAN",
   // Within the cost of a request.
   "Operation.failures": "first: 1, nodesMax: 1",
+  "PendingChanges.groups": "first: 1",
+  "PendingChangeGroup.nodes": "first: 1",
 };
 /** Fields that take more statements the more items there are, and why. */
 const EXCEPTIONS: Readonly<Record<string, string>> = {};
@@ -130,13 +132,13 @@ function call(type: GraphQLObjectType, field: GraphQLField<unknown, unknown>): s
   return args.length > 0 ? `${field.name}(${args.join(", ")})` : field.name;
 }
 
-/** Values other than objects of a type; for a page, its items. */
+/** Values of a type other than objects, and JSON, which costs as much as several; for a page, those of its items. */
 function leaves(type: GraphQLNamedType, depth = 0): string {
   if (!isObjectType(type)) return "__typename";
   const fields = Object.values(type.getFields()).filter(
     ({ args }) => !args.some((argument) => isRequiredArgument(argument)),
   );
-  const names = fields.filter(({ type: inner }) => isLeafType(getNamedType(inner))).map(({ name }) => name);
+  const names = fields.filter(({ type: inner }) => isSmall(getNamedType(inner))).map(({ name }) => name);
   const inside =
     depth < 2
       ? fields
@@ -144,6 +146,10 @@ function leaves(type: GraphQLNamedType, depth = 0): string {
           .map(({ name, type: inner }) => `${name} { ${leaves(getNamedType(inner), depth + 1)} }`)
       : [];
   return ["__typename", ...names, ...inside].join(" ");
+}
+
+function isSmall(type: GraphQLNamedType): boolean {
+  return isLeafType(type) && type.name !== "JSON";
 }
 
 function objectsOf(type: GraphQLNamedType): readonly GraphQLObjectType[] {
