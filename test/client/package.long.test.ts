@@ -41,6 +41,7 @@ test("the package contains the compiled client, its types, the schema and possib
     "errors",
     "filter-language",
     "follow-changes",
+    "follow-log",
     "index",
     "nearest",
     "node-filter",

@@ -17,17 +17,17 @@ afterAll(async () => {
 async function filled({ test: { sql }, ask }: typeof patient) {
   const [held, locked] = [Promise.withResolvers<void>(), Promise.withResolvers<typeof sql>()];
   const holding = sql.begin(async (tx) => {
-    await tx`lock table clusters in access exclusive mode`;
+    await tx`lock table images in access exclusive mode`;
     locked.resolve(tx as unknown as typeof sql);
     await held.promise;
   });
   const tx = await locked.promise;
-  const queries = [1, 2].map(() => ask("{ clusters(first: 1) { edges { node { name } } } }"));
+  const queries = [1, 2].map(() => ask("{ images(first: 1) { edges { node { name } } } }"));
   await eventually(
     "both wait for the table",
     async () =>
       (
-        await tx`select count(*)::int as waiting from pg_locks where not granted and relation = 'clusters'::regclass`
+        await tx`select count(*)::int as waiting from pg_locks where not granted and relation = 'images'::regclass`
       )[0]?.["waiting"] === 2,
   );
   return {
