@@ -37,6 +37,7 @@ function cliPage(): string {
         .join("\n"),
     ),
     "## For users of clusterctl",
+    "[contiv's session](contiv-session.md) uses these:",
     table(["clusterctl", "ostler"], CLUSTERCTL),
   );
 }
