@@ -1923,3 +1923,18 @@ describe("imports of the checker", () => {
     expect(words.filter((to) => !/^test\/(chaos\/(checker\/|records\.ts$)|durability\/)/.test(to))).toEqual([]);
   });
 });
+
+test("a step whose process was killed is interrupted by that, whatever process aborts it afterwards", async () => {
+  const messages = async (part: "abort" | "run") => {
+    const results = await resultsOf((made) => {
+      const entries = enters(made, "n2").filter(({ attemptKey }) => attemptKey === "run-n2-6000:0:1");
+      for (const entry of entries) set(entry, { idempotent: false });
+      set(entries[1] as Enter, { part });
+      fail(made, "run-n2-6000", failure("INTERRUPTED", "The process that ran it ended."));
+    });
+    return results.flatMap(({ first }) => first.map(({ message }) => message)).join("\n");
+  };
+  // The process of the first entry is killed at 6,150.
+  expect(await messages("abort")).not.toMatch(/no fault hit its process/);
+  expect(await messages("run")).toMatch(/no fault hit its process/);
+});

@@ -233,9 +233,12 @@ function causeOf(
         : { caused: false, message: "it was interrupted without an entry" };
     if (last.idempotent && attempt.entries < RECOVERIES_MAX)
       return { caused: false, message: "it may be entered again, but was not" };
-    return wasHit(history, last, finishedAt ?? history.over) || last.how === "exit"
-      ? caused
-      : { caused: false, message: "no fault hit its process" };
+    // The abort of the clean-up follows the interruption.
+    const interrupted = entries.findLast(({ part }) => part !== "abort") ?? last;
+    const isHit = [interrupted, last].some(
+      (entry) => wasHit(history, entry, finishedAt ?? history.over) || entry.how === "exit",
+    );
+    return isHit ? caused : { caused: false, message: "no fault hit its process" };
   }
   const last = entries.findLast(({ part }) => part !== "abort");
   if (last?.how && REPORTED.has(last.how) && last.detail !== null && failure?.message.includes(last.detail) !== true)
