@@ -438,7 +438,7 @@ describe("contexts", () => {
   test.each([
     ["readable by others", '{"current":null,"contexts":[]}', 0o644, "chmod 600"],
     ["half written", '{"current":', 0o600, "is not a file of contexts"],
-    ["of an unknown current context", '{"current":"lab","contexts":[]}', 0o600, "no context lab"],
+    ["of an unknown current context", '{"current":"lab","contexts":[]}', 0o600, "Context lab does not exist"],
   ])("a contexts file %s is an error that names it", async (name, text, mode, message) => {
     const { file, variables } = environment(name);
     mkdirSync(join(file, ".."), { recursive: true });

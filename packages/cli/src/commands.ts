@@ -403,7 +403,7 @@ export const COMMANDS: readonly Command[] = [
     example: "completion bash > ~/.local/share/bash-completion/completions/ostler",
     words: ["bash"],
     run(_session, [shell = ""]) {
-      if (shell !== "bash") throw usageError(`There is no completion of ${safe(shell)}. Use bash.`);
+      if (shell !== "bash") throw usageError(`Completion of ${safe(shell)} is not supported. Use bash.`);
       process.stdout.write(BASH_COMPLETION);
       return EXIT.done;
     },

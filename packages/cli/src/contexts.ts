@@ -74,7 +74,7 @@ export function contextNamed(name: string, { contexts } = readContexts()): Servi
   const found = contexts.find((one) => one.name === name);
   if (found) return found;
   const known = contexts.length === 0 ? "there are none" : contexts.map((one) => one.name).join(", ");
-  throw usageError(`There is no context ${safe(name)} (${known}). Use \`ostler context add NAME --server URL\`.`);
+  throw usageError(`Context ${safe(name)} does not exist (${known}). Use \`ostler context add NAME --server URL\`.`);
 }
 
 /** Flags come first, then the environment, then the current context. A token goes only to its own server. */

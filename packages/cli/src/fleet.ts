@@ -50,7 +50,7 @@ export async function getClusters(session: Session, name: string | undefined): P
 
 async function requireCluster({ server }: Session, name: string): Promise<Cluster> {
   const { cluster } = await send(server, "cluster", { name });
-  if (!cluster) throw new CliError(EXIT.refused, `There is no cluster ${safe(name)}.`);
+  if (!cluster) throw new CliError(EXIT.refused, `Cluster ${safe(name)} does not exist.`);
   return cluster;
 }
 

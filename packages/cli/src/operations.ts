@@ -46,7 +46,7 @@ export async function getOperations(session: Session, id: string | undefined, fl
 async function showOperation(session: Session, given: string): Promise<number> {
   const id = await requireOperation(session, given);
   const { operation } = await send(session.server, "operation", { id });
-  if (!operation) throw new CliError(EXIT.refused, `There is no operation ${safe(given)}.`);
+  if (!operation) throw new CliError(EXIT.refused, `Operation ${safe(given)} does not exist.`);
   const { failures, runs, ...fields } = operation;
   printFields(session, session.output === "json" ? operation : fields);
   if (session.output === "json") return EXIT.done;

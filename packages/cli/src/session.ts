@@ -77,7 +77,7 @@ export function chooseColumns<Row>(
   const names = columns === undefined ? standard : columns.split(",");
   return names.map((name) => {
     const column = Object.hasOwn(all, name) ? all[name] : undefined;
-    if (!column) throw usageError(`There is no column ${safe(name)}. Use ${Object.keys(all).join(", ")}.`);
+    if (!column) throw usageError(`Column ${safe(name)} does not exist. Use ${Object.keys(all).join(", ")}.`);
     return column;
   });
 }
@@ -128,7 +128,7 @@ export async function findOperation({ server }: Session, given: string): Promise
 export async function requireOperation(session: Session, given: string): Promise<string> {
   const found = await findOperation(session, given);
   if (found === null)
-    throw new CliError(EXIT.refused, `There is no operation ${safe(given)} among the newest 100. Give the whole ID.`);
+    throw new CliError(EXIT.refused, `Operation ${safe(given)} is not among the newest 100. Give the whole ID.`);
   return found;
 }
 

@@ -177,9 +177,9 @@ export const WAVES: readonly Verb<Waves>[] = [
 /** Words of other programs, and what stands for them here. */
 export const OTHER_WORDS: Readonly<Record<string, string>> = {
   maintenance:
-    "There is no `nodes maintenance`. To upgrade nodes use `ostler nodes redeploy`; to refuse work on them use `ostler nodes set-maintenance`.",
+    "The command `nodes maintenance` does not exist. To upgrade nodes use `ostler nodes redeploy`; to refuse work on them use `ostler nodes set-maintenance`.",
   update:
-    "There is no `nodes update`. To upgrade nodes use `ostler nodes redeploy`; to change labels and other fields use `ostler nodes edit`.",
+    "The command `nodes update` does not exist. To upgrade nodes use `ostler nodes redeploy`; to change labels and other fields use `ostler nodes edit`.",
 };
 
 /** The command that sends a mutation, or its name if none does. */

@@ -55,7 +55,7 @@ function SignedIn() {
           {({ id }) => named(id, (text) => <OperationScreen key={text} id={text} />)}
         </Route>
         <Route>
-          <NotFound title="There is no such screen" />
+          <NotFound title="This screen does not exist" />
         </Route>
       </Switch>
     </>

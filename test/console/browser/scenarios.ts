@@ -219,22 +219,22 @@ async function addresses(lab: Lab): Promise<void> {
   const cases: readonly (readonly [string, RegExp])[] = [
     ["/?show=bogus", /The address has what this screen does not know: show=bogus/],
     ["/?//evil.example=javascript:alert(1)", /does not know/],
-    ["/nodes/node-0000x", /There is no node node-0000x/],
-    ["/nodes/%00", /There is no node|cannot|not valid|Invalid/],
+    ["/nodes/node-0000x", /Node node-0000x does not exist/],
+    ["/nodes/%00", /does not exist|cannot|not valid|Invalid/],
     ["/nodes/%zz", /not valid/],
-    ["/nodes/%3Cscript%3Ealert(1)%3C%2Fscript%3E", /There is no node <script>alert\(1\)<\/script>/],
-    ["/operations/7f2", /There is no operation 7f2/],
-    ["/operations/..%2F..%2Fx", /There is no operation/],
+    ["/nodes/%3Cscript%3Ealert(1)%3C%2Fscript%3E", /Node <script>alert\(1\)<\/script> does not exist/],
+    ["/operations/7f2", /Operation 7f2 does not exist/],
+    ["/operations/..%2F..%2Fx", /Operation .* does not exist/],
     ["/nodes?columns=bogus&sort=-x", /does not know: columns=bogus, sort=-x/],
     ["/nodes?filter=javascript:alert(1)&x=//evil.example", /there is no field "javascript"/],
     ['/nodes?sort=x&filter="open', /the quote is not closed/],
     [`/nodes?sort=x&filter=${"x".repeat(5_000)}`, /use at most 4,000/],
-    ["/clusters/bogus", /There is no cluster bogus/],
-    ["/clusters/%3Cb%3E?x=javascript:alert(1)", /There is no cluster <b>/],
+    ["/clusters/bogus", /Cluster bogus does not exist/],
+    ["/clusters/%3Cb%3E?x=javascript:alert(1)", /Cluster <b> does not exist/],
     ["/operations?kind=BOGUS&period=century", /does not know: kind=BOGUS, period=century/],
     ["/activity?kind=//evil.example", /does not know: kind=\/\/evil.example/],
-    ["/bogus", /There is no such screen/],
-    [`/nodes/${"x".repeat(2_000)}`, /There is no node xxx/],
+    ["/bogus", /This screen does not exist/],
+    [`/nodes/${"x".repeat(2_000)}`, /Node x{60} does not exist/],
   ];
   for (const [path, text] of cases) {
     await page.goto(`${proxy.url}/console${path}`);
@@ -272,7 +272,7 @@ async function signsIn({ browser, check, pictures, ...lab }: Lab): Promise<void>
   );
   await field.fill(token);
   await page.getByRole("button", { name: "Sign in" }).click();
-  await page.getByText("There is no node none").waitFor();
+  await page.getByText("Node none does not exist").waitFor();
   check(
     "after the sign-in the page is that of the address",
     new URL(page.url()).search === "?run=1" ? [] : [page.url()],

@@ -49,7 +49,7 @@ const NAMES_OFFERED = 8;
 
 function NoSuchCluster({ name, names }: { readonly name: string; readonly names: readonly string[] }) {
   return (
-    <NotFound title={`There is no cluster ${name.slice(0, 60)}`}>
+    <NotFound title={`Cluster ${name.slice(0, 60)} does not exist`}>
       {names.length > 0 && (
         <p>
           Clusters:{" "}

@@ -57,7 +57,7 @@ function NoSuchNode({ name }: { readonly name: string }) {
   );
   const names = data?.nodes.nodes ?? [];
   return (
-    <NotFound title={`There is no node ${name.slice(0, 60)}`}>
+    <NotFound title={`Node ${name.slice(0, 60)} does not exist`}>
       {names.length > 0 && (
         <p>
           Similar names:{" "}

@@ -34,7 +34,7 @@ export function OperationScreen({ id }: { readonly id: string }) {
   const { view, row } = useOperation(id);
   if (row) return <Operation operation={row} />;
   if (view.error) return <NotFound title="This operation cannot be shown">{<Problem error={view.error} />}</NotFound>;
-  if (view.isWhole) return <NotFound title={`There is no operation ${id.slice(0, 60)}`} />;
+  if (view.isWhole) return <NotFound title={`Operation ${id.slice(0, 60)} does not exist`} />;
   return (
     <main className="screen" id="main" aria-busy="true">
       <h1>Operation</h1>

