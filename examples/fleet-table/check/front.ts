@@ -3,11 +3,11 @@
  * passes, and cuts connections.
  */
 import { readFile } from "node:fs/promises";
-import { createServer, request } from "node:http";
+import { createServer } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { connect } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 import { extname, join, normalize } from "node:path";
+import { passOn, passUpgradeOn } from "../../../test/console/browser/proxy.ts";
 
 export interface Front extends AsyncDisposable {
   readonly url: string;
@@ -38,22 +38,7 @@ export async function startFront(folder: string, target: string, port = 0): Prom
   });
   server.on("upgrade", (asked: IncomingMessage, near: Socket, head: Buffer) => {
     counts.sockets += 1;
-    const far = connect({ host: hostname, port: Number(targetPort) });
-    const headers = asked.rawHeaders.flatMap((text, index, all) => (index % 2 ? [] : [`${text}: ${all[index + 1]}`]));
-    far.write([`GET ${asked.url} HTTP/1.1`, ...headers, "", ""].join("\r\n"));
-    far.write(head);
-    open.add(near);
-    for (const [one, other] of [
-      [near, far],
-      [far, near],
-    ] as const)
-      one
-        .on("error", () => {})
-        .on("close", () => {
-          open.delete(near);
-          other.destroy();
-        })
-        .pipe(other);
+    passUpgradeOn(asked, near, head, { hostname, port: targetPort, open });
   });
   const cut = () => {
     const present = [...open];
@@ -72,15 +57,6 @@ export async function startFront(folder: string, target: string, port = 0): Prom
       await closed;
     },
   };
-}
-
-function passOn(asked: IncomingMessage, answer: ServerResponse, target: { hostname: string; port: string }): void {
-  const passed = request({ ...target, path: asked.url, method: asked.method, headers: asked.headers }, (answered) => {
-    answer.writeHead(answered.statusCode ?? 502, answered.headers);
-    answered.pipe(answer);
-  });
-  passed.on("error", () => answer.headersSent || answer.writeHead(502).end());
-  asked.pipe(passed);
 }
 
 async function sendFile(folder: string, asked: IncomingMessage, answer: ServerResponse): Promise<void> {

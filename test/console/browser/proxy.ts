@@ -33,22 +33,7 @@ export async function startProxy(target: string): Promise<Proxy> {
   server.on("upgrade", (asked: IncomingMessage, near: Socket, head: Buffer) => {
     if (proxy.refusesSockets) return near.end("HTTP/1.1 403 Forbidden\r\nconnection: close\r\n\r\n");
     proxy.counts.sockets += 1;
-    const far = connect({ host: hostname, port: Number(port) });
-    const headers = asked.rawHeaders.flatMap((text, index, all) => (index % 2 ? [] : [`${text}: ${all[index + 1]}`]));
-    far.write([`GET ${asked.url} HTTP/1.1`, ...headers, "", ""].join("\r\n"));
-    far.write(head);
-    open.add(near);
-    for (const [one, other] of [
-      [near, far],
-      [far, near],
-    ] as const)
-      one
-        .on("error", () => {})
-        .on("close", () => {
-          open.delete(near);
-          other.destroy();
-        })
-        .pipe(other);
+    passUpgradeOn(asked, near, head, { hostname, port, open });
   });
   const proxy: Proxy = {
     url: "",
@@ -71,13 +56,43 @@ export async function startProxy(target: string): Promise<Proxy> {
   return Object.assign(proxy, { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` });
 }
 
-function passOn(asked: IncomingMessage, answer: ServerResponse, target: { hostname: string; port: string }): void {
+interface Target {
+  readonly hostname: string;
+  readonly port: string;
+}
+
+/** Passes a request on, and answers as a proxy does for a service that it cannot reach. */
+export function passOn(asked: IncomingMessage, answer: ServerResponse, target: Target): void {
   const { url: path, method, headers } = asked;
   const passed = request({ ...target, path, method, headers }, (answered) => {
     answer.writeHead(answered.statusCode ?? 502, answered.headers);
     answered.pipe(answer);
   });
-  // As a proxy answers for a service that it cannot reach.
   passed.on("error", () => answer.headersSent || answer.writeHead(502, { "content-type": "text/html" }).end("<h1>502"));
   asked.pipe(passed);
+}
+
+/** Connects a socket to the service, with the request for an upgrade. `open`: has the socket until it is closed. */
+export function passUpgradeOn(
+  asked: IncomingMessage,
+  near: Socket,
+  head: Buffer,
+  { hostname, port, open }: Target & { readonly open: Set<Socket> },
+): void {
+  const far = connect({ host: hostname, port: Number(port) });
+  const headers = asked.rawHeaders.flatMap((text, index, all) => (index % 2 ? [] : [`${text}: ${all[index + 1]}`]));
+  far.write([`GET ${asked.url} HTTP/1.1`, ...headers, "", ""].join("\r\n"));
+  far.write(head);
+  open.add(near);
+  for (const [one, other] of [
+    [near, far],
+    [far, near],
+  ] as const)
+    one
+      .on("error", () => {})
+      .on("close", () => {
+        open.delete(near);
+        other.destroy();
+      })
+      .pipe(other);
 }
