@@ -197,7 +197,7 @@ export const LAYERS: Readonly<Record<string, LayerRule>> = {
   "packages/cli": {
     purpose: "The command line for operators, over the public API; also published as ostler-cli.",
     layers: ["packages/client"],
-    packages: ["commander", "graphql-sse", "rolldown"],
+    packages: ["commander", "graphql-sse", "vite"],
     node: true,
   },
   "packages/console": {

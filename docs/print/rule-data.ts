@@ -1616,6 +1616,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-863",
         rule: "Each artefact of a release has a valid list of its parts, from npm and from Debian; equal input gives equal bytes.",
       },
+      {
+        id: "R-1270",
+        rule: "It also names the packages that are part of one file, the web console and the command line, with their licences; the texts of the licences are beside the file.",
+      },
       { id: "R-864", rule: "A release that cannot be built is refused in one sentence, and leaves no folder." },
       {
         id: "R-865",

@@ -1,20 +1,25 @@
-/** Runs before `npm pack` and `npm publish`: bundles the command line into one file without dependencies. */
-import { chmodSync, copyFileSync, rmSync } from "node:fs";
+/**
+ * Runs before `npm pack` and `npm publish`: bundles the command line into one file without dependencies, and writes the
+ * licences of what it contains beside it.
+ */
+import { chmodSync, copyFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { build } from "rolldown";
+import { build } from "vite";
 
 const at = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-rmSync(at("dist"), { recursive: true, force: true });
 await build({
-  input: at("src/ostler.ts"),
-  platform: "node",
-  output: {
-    file: at("dist/ostler.js"),
-    format: "esm",
+  root: at("."),
+  configFile: false,
+  logLevel: "warn",
+  ssr: { noExternal: true },
+  build: {
+    ssr: at("src/ostler.ts"),
+    target: "node20",
     minify: true,
-    codeSplitting: false,
-    banner: "#!/usr/bin/env node",
+    emptyOutDir: true,
+    license: { fileName: "licenses.json" },
+    rolldownOptions: { output: { codeSplitting: false, banner: "#!/usr/bin/env node" } },
   },
 });
 chmodSync(at("dist/ostler.js"), 0o755);

@@ -75,7 +75,8 @@ function publish(built: string, out: string, hash: string): void {
       replace(join(assets, name + ending), (path) => writeFileSync(path, content));
     }
   }
-  replace(join(out, "index.html"), (path) => copyFileSync(join(built, "index.html"), path));
+  for (const name of ["licenses.json", "index.html"])
+    replace(join(out, name), (path) => copyFileSync(join(built, name), path));
   replace(join(out, STAMP), (path) => writeFileSync(path, hash));
   for (const name of readdirSync(assets)) if (!kept.has(name)) rmSync(join(assets, name), { force: true });
 }

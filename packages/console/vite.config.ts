@@ -25,5 +25,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
+    // Of the packages in the bundle; the list of parts of a release names them by it.
+    license: { fileName: "licenses.json" },
   },
 });

@@ -17,7 +17,7 @@ import { indexIn, media } from "./media.ts";
 import { ARCHITECTURES, DEBIAN, mediaFolder, refusalOf, sbomName } from "./names.ts";
 import type { DebianPackage } from "./names.ts";
 import { provenance } from "./provenance.ts";
-import { partOf, sbomOf } from "./sbom.ts";
+import { partOf, sbomOf, withBundled } from "./sbom.ts";
 import type { Bom } from "./sbom.ts";
 import { sha256Of, sign, writeSums } from "./sums.ts";
 import { publishedPackages, tarball } from "./tarballs.ts";
@@ -76,7 +76,11 @@ async function build(commit: Commit, options: Options, source: DebianSource, { w
     const { folder: tree, bom } = await programTree(trees[architecture], architecture, epoch);
     if (architecture === "x64") {
       log("packages for npm");
-      for (const one of publishedPackages()) await list(await tarball(one, work, out), partOf(bom, one.dependencies));
+      for (const one of publishedPackages()) {
+        const { file, licenses } = await tarball(one, work, out);
+        const parts = partOf(bom, one.dependencies);
+        await list(file, licenses === null ? parts : withBundled(parts, licenses));
+      }
     }
     const request = { tree, architecture, version, epoch, work, out, source };
     log(`${architecture}: the package of Debian`);

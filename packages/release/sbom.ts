@@ -16,6 +16,17 @@ interface Component {
   readonly properties?: unknown;
 }
 
+/** Beside what Vite has bundled. */
+export const LICENSES = "licenses.json";
+
+/** A line of it. */
+interface Bundled {
+  readonly name: string;
+  readonly version: string;
+  /** An expression of SPDX. */
+  readonly identifier?: string;
+}
+
 interface Dependency {
   readonly ref: string;
   readonly dependsOn?: readonly string[];
@@ -59,6 +70,24 @@ export function partOf(bom: Bom, names: readonly string[]): Bom {
     components: bom.components.filter((one) => kept.has(one["bom-ref"])),
     dependencies: bom.dependencies.filter((one) => kept.has(one.ref)),
   };
+}
+
+/**
+ * Adds the packages that are part of one file: those that its bundler has listed beside it, with their licences. A
+ * package that the list has already stays once.
+ */
+export function withBundled(bom: Bom, licenses: string): Bom {
+  const bundled = JSON.parse(readFileSync(licenses, "utf8")) as readonly Bundled[];
+  const known = new Set(bom.components.map((one) => one["bom-ref"]));
+  const others = bundled.map(bundledComponent).filter((one) => !known.has(one["bom-ref"]));
+  return { ...bom, components: [...bom.components, ...others] };
+}
+
+function bundledComponent({ name, version, identifier }: Bundled): Component {
+  const ref = `${name}@${version}`;
+  const purl = `pkg:npm/${ref.replace(/^@/, "%40")}`;
+  const licenses = identifier === undefined ? {} : { licenses: [{ expression: identifier }] };
+  return { "bom-ref": ref, type: "library", name, version, purl, ...licenses };
 }
 
 function debianComponent({ name, version, architecture }: DebianPackage): Component {

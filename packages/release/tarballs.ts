@@ -1,9 +1,10 @@
 /** The npm packages for authors of clients and of drivers: those of `packages` that are not private. */
-import { globSync, readFileSync, symlinkSync } from "node:fs";
+import { existsSync, globSync, readFileSync, symlinkSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { run } from "../agent/build/programs.ts";
 import { ROOT, exportFiles } from "./checkout.ts";
 import { tarballName } from "./names.ts";
+import { LICENSES } from "./sbom.ts";
 
 export interface Published {
   /** Below ROOT. */
@@ -33,8 +34,14 @@ export function publishedPackages(): readonly Published[] {
     });
 }
 
-/** Packed from a copy, in which nothing is left of an earlier build. Returns the name of the file. */
-export async function tarball({ folder: home, name, version }: Published, work: string, out: string): Promise<string> {
+export interface Tarball {
+  readonly file: string;
+  /** The list of the packages that are part of its program; null if it has none. */
+  readonly licenses: string | null;
+}
+
+/** Packed from a copy, in which nothing is left of an earlier build. */
+export async function tarball({ folder: home, name, version }: Published, work: string, out: string): Promise<Tarball> {
   const folder = join(work, name);
   const others = [
     "src",
@@ -48,5 +55,6 @@ export async function tarball({ folder: home, name, version }: Published, work: 
   await exportFiles(folder, [home, ...others]);
   symlinkSync(join(ROOT, "node_modules"), join(folder, "node_modules"));
   await run("npm", ["pack", "--pack-destination", out], { cwd: join(folder, home) });
-  return tarballName(name, version);
+  const licenses = join(folder, home, "dist", LICENSES);
+  return { file: tarballName(name, version), licenses: existsSync(licenses) ? licenses : null };
 }

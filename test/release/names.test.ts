@@ -15,7 +15,7 @@ import {
   packageOf,
   refusalOf,
 } from "../../packages/release/names.ts";
-import { partOf, sbomOf } from "../../packages/release/sbom.ts";
+import { partOf, sbomOf, withBundled } from "../../packages/release/sbom.ts";
 
 const read = (path: string) => readFileSync(fileURLToPath(new URL(`../../${path}`, import.meta.url)), "utf8");
 const MIRROR = "http://deb.debian.org/debian";
@@ -131,6 +131,37 @@ describe("lists of parts", () => {
 
   test("a part of a list has the named packages and all that they need", () => {
     expect(partOf(npm, ["a"]).components.map(({ name }) => name)).toEqual(["b", "a"]);
+  });
+
+  test("packages that are part of one file are listed with their licence, each once [R-1270]", async () => {
+    const licenses = join(mkdtempSync(join(tmpdir(), "ostler-licenses-")), "licenses.json");
+    const bundled = [
+      { name: "@base-ui/react", version: "1.0.0", identifier: "MIT", text: "Permission …" },
+      { name: "a", version: "1.0.0", identifier: "(MIT OR Apache-2.0)" },
+      { name: "unlicensed", version: "2.0.0" },
+    ];
+    writeFileSync(licenses, JSON.stringify(bundled));
+    const whole = withBundled(npm, licenses);
+    expect(whole.components.map((one) => one["bom-ref"])).toEqual([
+      "b@1.0.0",
+      "a@1.0.0",
+      "c@1.0.0",
+      "@base-ui/react@1.0.0",
+      "unlicensed@2.0.0",
+    ]);
+    const list = JSON.parse(await sbomOf(artefact, whole, [])) as { components: unknown[]; dependencies: unknown[] };
+    expect(list.components).toContainEqual({
+      "bom-ref": "@base-ui/react@1.0.0",
+      type: "library",
+      name: "@base-ui/react",
+      version: "1.0.0",
+      purl: "pkg:npm/%40base-ui/react@1.0.0",
+      licenses: [{ expression: "MIT" }],
+    });
+    expect(list.dependencies[0]).toEqual({
+      ref: "ostler.deb@0.1.0",
+      dependsOn: ["@base-ui/react@1.0.0", "a@1.0.0", "c@1.0.0", "unlicensed@2.0.0"],
+    });
   });
 
   test("a list that is not valid is refused", async () => {
