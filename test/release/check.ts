@@ -15,7 +15,7 @@ import { SUITES, checkDeb } from "./deb.ts";
 import { checkFolder } from "./folder.ts";
 import { checkImage } from "./image.ts";
 import { missingForSystems, newestRelease } from "./prerequisites.ts";
-import { checkDriverPackage, clientProject } from "./project.ts";
+import { checkDriverPackage, clientProject, installCommandLine } from "./project.ts";
 
 const { values } = parseArgs({
   options: {
@@ -55,6 +55,7 @@ async function main(): Promise<void> {
   const tarball = (name: string) => join(release, tarballName(name, version));
   const examples = await clientProject(tarball("ostler-client"), project);
   console.log(release);
+  await part("ostler-cli", () => installCommandLine(tarball("ostler-cli"), project));
   if (chosen.includes("folder")) await part("The folder", () => checkFolder(release));
   if (chosen.includes("tarballs"))
     await part("ostler-driver", () => checkDriverPackage(tarball("ostler-driver"), join(work, "driver")));

@@ -16,6 +16,7 @@ import { run } from "../../packages/agent/build/programs.ts";
 import { ROOT } from "../../packages/release/checkout.ts";
 import { eventually } from "../support/eventually.ts";
 import { check } from "../support/proof.ts";
+import { COMMAND_LINE, CONSOLE_REQUESTS } from "./project.ts";
 import { ready, startSystem } from "./system.ts";
 import type { System } from "./system.ts";
 
@@ -142,6 +143,16 @@ async function upgrade(system: System, root: string, examples: readonly string[]
     "",
     text,
   );
+  const nodes = await system.run("ostler", "nodes", "get", "--json");
+  check(
+    "the command ostler lists the fleet to root, by the token of the service",
+    nodes.includes('"ACTIVE"'),
+    "",
+    nodes,
+  );
+  const others = ["env", `OSTLER_TOKEN=${token}`, NODE, `/root/project/${COMMAND_LINE}`, "nodes", "get", "--json"];
+  check("and ostler-cli to the bearer of the token", (await system.run(...others)) === nodes);
+  check("the console is served", Number(await system.run(NODE, ...CONSOLE_REQUESTS)) > 1);
   check("the upgrade keeps edited settings", readFileSync(join(root, SETTINGS), "utf8").includes("# ours"));
   check("and the token", tokenIn(root) === token);
 }

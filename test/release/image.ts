@@ -1,11 +1,12 @@
 /** The image, run by its own configuration: nothing is known of it but the archive. */
 import { once } from "node:events";
-import { cpSync, existsSync, mkdirSync, readFileSync, statSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { run } from "../../packages/agent/build/programs.ts";
 import { ROOT } from "../../packages/release/checkout.ts";
 import { HERE, imageName } from "../../packages/release/names.ts";
 import { check } from "../support/proof.ts";
+import { CONSOLE_REQUESTS } from "./project.ts";
 import { ready, startSystem } from "./system.ts";
 
 const TOKEN = "a-token-of-the-check";
@@ -62,6 +63,7 @@ export async function checkImage(release: string, version: string, project: stri
     id: Number(user?.split(":")[2]),
   };
   check("it runs as a user other than root", first.id > 0, "", user);
+  writeFileSync(join(root, "token.env"), `OSTLER_TOKEN=${TOKEN}\n`);
   await using system = await startSystem(root, first, join(work, "image.log"));
   check("no file of the checkout is visible", !system.mounts().includes(ROOT) && !existsSync(join(root, ROOT)));
   await ready(system, "node");
@@ -76,6 +78,9 @@ export async function checkImage(release: string, version: string, project: stri
   follower.stdout?.on("data", (text: Buffer) => (report += text.toString()));
   const [code] = (await once(follower, "close")) as [number];
   check("the client commissions and follows the demonstration fleet", code === 0, "", report);
+  const nodes = await system.run("node", "--env-file=/token.env", "src/main.ts", "nodes", "get", "--json");
+  check("the command line of the image lists the fleet", nodes.includes('"ACTIVE"'), "", nodes);
+  check("the console is served", Number(await system.run("node", ...CONSOLE_REQUESTS)) > 1);
   for (const [program, option] of [
     ["ipmitool", "-V"],
     ["qemu-img", "--version"],

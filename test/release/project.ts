@@ -1,5 +1,5 @@
 /** Projects of users, in which the packages for npm are installed as their pages describe. */
-import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { run } from "../../packages/agent/build/programs.ts";
@@ -24,6 +24,34 @@ export async function clientProject(tarball: string, folder: string): Promise<re
     return name;
   });
 }
+
+/** In the folder of the client's project. */
+export const COMMAND_LINE = "cli/node_modules/.bin/ostler";
+
+/** The command line beside the client's project, in which nothing else is installed. */
+export async function installCommandLine(tarball: string, project: string): Promise<void> {
+  const folder = join(project, "cli");
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, "package.json"), '{ "name": "scripts", "private": true }\n');
+  await run("npm", ["install", tarball], { cwd: folder });
+  const installed = readdirSync(join(folder, "node_modules")).filter((name) => !name.startsWith("."));
+  check("ostler-cli has no dependencies", installed.join() === "ostler-cli", "", installed.join());
+}
+
+/** Arguments of Node for a program that requests the page of the web console and each file that it names. */
+export const CONSOLE_REQUESTS = [
+  "-e",
+  `const ask = async (path) => {
+     const answer = await fetch("http://127.0.0.1:4000" + path);
+     if (!answer.ok) throw new Error(path + " " + answer.status);
+     return answer.text();
+   };
+   ask("/console/").then(async (page) => {
+     const files = page.match(/\\/console\\/assets\\/[^"]+/g);
+     for (const file of files) await ask(file);
+     console.log(files.length);
+   });`,
+];
 
 /** The commands of the page of ostler-driver, with the package itself in place of the one on the registry. */
 export async function checkDriverPackage(tarball: string, folder: string): Promise<void> {

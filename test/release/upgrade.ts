@@ -7,7 +7,7 @@ import { run } from "../../packages/agent/build/programs.ts";
 import { ROOT } from "../../packages/release/checkout.ts";
 import { checkDebUpgrade } from "./deb.ts";
 import { missingForSystems } from "./prerequisites.ts";
-import { clientProject } from "./project.ts";
+import { clientProject, installCommandLine } from "./project.ts";
 
 /** Builds the package alone. */
 const BUILD = "packages/release/package.ts";
@@ -22,10 +22,13 @@ export function missingForPackages(commit: string): string | null {
 export async function checkPackageUpgrade(from: string, work: string): Promise<void> {
   const before = await checkout(from, join(work, "before"));
   const after = await checkout("HEAD", join(work, "after"));
-  await run("npm", ["pack", "--pack-destination", after.out], { cwd: join(after.folder, "packages/client") });
-  const [tarball = ""] = (await run("find", [after.out, "-name", "ostler-client-*.tgz"])).split("\n");
+  const pack = async (name: string) => {
+    const packed = await run("npm", ["pack", "--pack-destination", after.out], { cwd: join(after.folder, name) });
+    return join(after.out, packed.trim().split("\n").at(-1) ?? "");
+  };
   const project = join(work, "project");
-  const examples = await clientProject(tarball, project);
+  const examples = await clientProject(await pack("packages/client"), project);
+  await installCommandLine(await pack("packages/cli"), project);
   const mirror = await configuredMirror();
   await checkDebUpgrade("bookworm", { file: after.file, before: before.file, work, project, examples, mirror });
 }
