@@ -408,7 +408,7 @@ describe("node after a failure", () => {
     await ostler.nodeBecomes(node, "CLEAN_WAIT");
     const { id: runId } = await ostler.run(id, node);
     await ostler.test.sql`update attempts set deadline_at = now() where run_id = ${runId}`;
-    await ostler.test.sql`update runs set wake_at = now(), due_at = now() where id = ${runId}`;
+    await ostler.waitIsOver(node);
     await undoing.arrivals();
     expect((await ostler.submit("CLEAN", [node])).refusals).toMatchObject([
       { code: "BUSY", message: expect.stringContaining("being ended after an abort or a failure") },
@@ -429,7 +429,7 @@ describe("node after a failure", () => {
     await ostler.nodeBecomes(node, "CLEAN_WAIT");
     const { id: runId } = await ostler.run(id, node);
     await ostler.test.sql`update attempts set deadline_at = now() where run_id = ${runId}`;
-    await ostler.test.sql`update runs set wake_at = now(), due_at = now() where id = ${runId}`;
+    await ostler.waitIsOver(node);
     expect((await ostler.operationEnds(id)).firstFailure).toMatchObject({ code: "TIMEOUT" });
     expect(undone(node)).toEqual([]);
     expect(await ostler.run(id, node)).toMatchObject({ state: "FAILED", leftAs: { power: "ON" } });

@@ -135,11 +135,12 @@ describe("maintenance during a run", () => {
     const node = await ostler
       .aNode()
       .in("AVAILABLE")
-      .scripted({ "deploy.boot_system": { waitSeconds: 0.3 } })
+      .scripted({ "deploy.boot_system": { waitSeconds: 60 } })
       .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await ostler.nodeBecomes(node, "DEPLOY_WAIT");
     await setMaintenance([node], "new fan");
+    await ostler.waitIsOver(node);
     await expectPaused(id, node);
     expect(await attemptsOf(id, node)).toEqual(["SUCCEEDED", "SUCCEEDED", "SUCCEEDED", ""]);
     await setMaintenance([node], null);

@@ -53,11 +53,6 @@ async function waitInAnother(id: string, node: TestNode): Promise<void> {
   await eventually("it waits", async () => (await ostler.run(id, node)).waitReason === "TIME");
 }
 
-/** Ends the wait of the run. */
-async function wake(id: string, node: TestNode): Promise<void> {
-  await ostler.test.sql`update runs set wake_at = now(), due_at = now() where id = ${(await ostler.run(id, node)).id}`;
-}
-
 const entriesOf = (node: TestNode, step: string) => () => ostler.entered(node).filter((at) => at === step).length;
 const abortsOf = (node: TestNode) => () => ostler.journal(node).filter((entry) => entry.abort).length;
 
@@ -97,7 +92,7 @@ describe("step that ends its process", () => {
     await script(node, { waitSeconds: 60 });
     await waitInAnother(id, node);
     await script(node, { gate: trap.name });
-    await wake(id, node);
+    await ostler.waitIsOver(node);
     await loseEach(1, entriesOf(node, "deploy.write_image"));
     await script(node, {});
     await ostler.engine.start();
@@ -111,7 +106,7 @@ describe("step that ends its process", () => {
     const id = await ostler.begin("DEPLOY", [node], { onFailure: "LEAVE" });
     await waitInAnother(id, node);
     await script(node, { gate: trap.name });
-    await wake(id, node);
+    await ostler.waitIsOver(node);
     await loseEach(3, entriesOf(node, "deploy.write_image"));
     await ostler.engine.start();
     expect(await ostler.operationEnds(id)).toMatchObject({ state: "FAILED", firstFailure: { code: "INTERRUPTED" } });

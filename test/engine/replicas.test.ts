@@ -69,11 +69,12 @@ describe("two processes", () => {
     const node = await ostler
       .aNode()
       .in("AVAILABLE")
-      .scripted({ "deploy.boot_system": { waitSeconds: 0.5 } })
+      .scripted({ "deploy.boot_system": { waitSeconds: 60 } })
       .made();
     const id = await ostler.begin("DEPLOY", [node]);
     await ostler.nodeBecomes(node, "DEPLOY_WAIT");
     await first[Symbol.asyncDispose]();
+    await ostler.waitIsOver(node);
     await ostler.engine.start();
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
     expect(await ostler.story(node, id)).toEqual([

@@ -358,7 +358,7 @@ describe("backoff between two attempts", () => {
       expect(await ostler.nodeState(node)).toBe("CLEAN_WAIT");
       waits.push((run.wakeAt?.getTime() ?? 0) - (attempt?.finishedAt?.getTime() ?? 0));
       // The ten minutes are over.
-      await ostler.test.sql`update runs set wake_at = now(), due_at = now() where id = ${run.id}`;
+      await ostler.waitIsOver(node);
     }
     expect(waits).toEqual([600_000, 600_000]);
     expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");

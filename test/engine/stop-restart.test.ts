@@ -183,10 +183,11 @@ describe("stop", () => {
   });
 
   test("stop of a parked step waits for the end of the step [R-088]", async () => {
-    const node = await ostler.aNode().in("AVAILABLE").with("fake", { waitSeconds: 0.5 }).made();
+    const node = await ostler.aNode().in("AVAILABLE").with("fake", { waitSeconds: 60 }).made();
     const id = await ostler.begin("DEPLOY", [node]);
     await ostler.nodeBecomes(node, "DEPLOY_WAIT");
     await stop(id);
+    await ostler.waitIsOver(node);
     expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
     expect(await ostler.story(node, id)).toEqual([
       "deploy → DEPLOYING",

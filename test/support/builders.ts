@@ -206,6 +206,8 @@ export interface EngineUnderTest extends AsyncDisposable {
   waitingForLocks(): Promise<number>;
   /** Makes leases run out now, those of all replicas or of some, as if these had been silent for a minute. */
   leasesRunOut(owners?: readonly string[]): Promise<void>;
+  /** The time for which the run of the node waits is over. */
+  waitIsOver(node: TestNode): Promise<void>;
 }
 
 /** Names the journal for drivers that are made from now on, here and in `another`. */
@@ -409,6 +411,11 @@ export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUn
     async leasesRunOut(owners) {
       await test.sql`update operations set lease_until = lease_until - interval '1 minute' where finished_at is null and lease_until is not null`;
       await test.sql`update runs set lease_until = lease_until - interval '1 minute' where owner is not null and (${owners === undefined} or owner = any(${[...(owners ?? [])]}))`;
+    },
+    async waitIsOver({ id }) {
+      const woken =
+        await test.sql`update runs set wake_at = now(), due_at = now() where node_id = ${id} and wake_at is not null and finished_at is null returning id`;
+      if (woken.length !== 1) throw new Error(`${woken.length} runs of the node wait.`);
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
