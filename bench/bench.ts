@@ -14,6 +14,7 @@ import { measureCli } from "./cli.ts";
 import { measureClusters } from "./clusters.ts";
 import { measureColdStart } from "./cold-start.ts";
 import { measureChanges } from "./changes.ts";
+import { measureConsole } from "./console.ts";
 import { measureCycle } from "./cycle.ts";
 import { measureCycles } from "./cycles.ts";
 import { measureImages } from "./images.ts";
@@ -66,7 +67,7 @@ const FLAGS = {
   theirs: { type: "string", default: "200", help: "ironic: nodes of a pass of Ironic, at most as many as --bulk" },
   fleets: { type: "string", default: "100,1000,10000", help: "cycles: sizes of the fleets" },
   cycles: { type: "string", default: "10000", help: "cycles: number of cycles of each fleet" },
-  fleet: { type: "string", default: "10000", help: "fleet, snapshots, relabel, clusters: number of nodes" },
+  fleet: { type: "string", default: "10000", help: "fleet, snapshots, relabel, clusters, console: number of nodes" },
   nodes: { type: "string", default: "2000,10000", help: "admission: sizes of the fleets" },
   subscribers: { type: "string", default: "1,100", help: "latency: numbers of subscribers" },
   transitions: { type: "string", default: "300", help: "latency: number of transitions" },
@@ -84,7 +85,8 @@ const FLAGS = {
   group: { type: "string", default: "100", help: "bmcs: nodes that are commissioned together" },
   clients: { type: "string", default: "20", help: "images: number of clients that download at a time" },
   megabytes: { type: "string", default: "500", help: "images: size of the image" },
-  seconds: { type: "string", default: "10", help: "images: duration of each measurement" },
+  seconds: { type: "string", default: "10", help: "images, console: duration of each measurement" },
+  consoles: { type: "string", default: "100", help: "console: number of idle consoles" },
   changes: { type: "string", default: "2000", help: "recording: changed rows per round" },
   followers: { type: "string", default: "100,1000", help: "relabel: numbers of clients with one of ten filters" },
   held: { type: "string", default: "200", help: "memory: number of nodes" },
@@ -149,6 +151,16 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
   clusters: {
     flags: ["fleet", "rounds"],
     measure: (testbed) => measureClusters(testbed, { nodes: Number(flags.fleet), rounds }),
+  },
+  console: {
+    flags: ["fleet", "consoles", "seconds"],
+    named: true,
+    measure: () =>
+      measureConsole({
+        nodes: Number(flags.fleet),
+        consoles: Number(flags.consoles),
+        seconds: Number(flags.seconds),
+      }),
   },
   streams: {
     flags: ["fanout", "events"],
