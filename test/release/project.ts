@@ -26,7 +26,7 @@ export async function clientProject(tarball: string, folder: string): Promise<re
 }
 
 /** In the folder of the client's project. */
-export const COMMAND_LINE = "cli/node_modules/.bin/ostler";
+export const COMMAND_LINE = "cli/node_modules/ostler-cli/dist/ostler.js";
 
 /** The command line beside the client's project, in which nothing else is installed. */
 export async function installCommandLine(tarball: string, project: string): Promise<void> {
