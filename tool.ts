@@ -25,7 +25,7 @@ export const TOOLS: Readonly<Record<string, Tool>> = {
   "demo-vm": tool("test/e2e/demo.ts", "virtual machines to install, for people without a spare server"),
   e2e: tool("test/e2e/e2e.ts", "installs an operating system on virtual machines"),
   "console-check": tool("test/console/browser/run.ts", "drives the web console in a browser"),
-  "example-fleet": tool("examples/fleet-table/check/run.ts", "drives the example application in a browser"),
+  "example-fleet": tool("test/examples/fleet-table.ts", "drives the example for front ends in a browser"),
   "go-client": tool("test/clients/go/go-client.ts", "generates a Go client from the schema, and runs it"),
   certificates: tool("test/hardware/certificates.ts", "prints docs/certificates.md: conformance of the drivers"),
   ansible: tool("test/ansible/lab.ts", "configures hosts in network namespaces with the real Ansible"),

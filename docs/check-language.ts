@@ -24,7 +24,7 @@ const LEFT_OUT = [
   "**/node_modules/**",
   "docs/releases/*.graphql",
   "{examples,packages}/*/dist/**",
-  "examples/*/src/api/generated/**",
+  "examples/*/generated/**",
   "docs/language-rules.ts",
   "docs/check-language.ts",
   "test/language.test.ts",

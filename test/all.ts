@@ -13,7 +13,6 @@ import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { missingForBrowser } from "../examples/fleet-table/check/requirements.ts";
 import { missingForHosts } from "./ansible/prerequisites.ts";
 import { missingForPowerCuts } from "./durability/power-cuts.ts";
 import { missingForLab } from "./e2e/prerequisites.ts";
@@ -228,10 +227,9 @@ const PARTS: readonly Part[] = [
   },
   {
     name: "example",
-    about: "the example application in a browser",
-    command: ["examples/fleet-table/check/run.ts"],
+    about: "the example for front ends in a browser, which it installs if there is none",
+    command: ["test/examples/fleet-table.ts"],
     short: null,
-    missing: missingForBrowser,
   },
 ];
 

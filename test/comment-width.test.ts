@@ -8,7 +8,7 @@ const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const WIDTH = 120;
 const FILES = globSync(["{src,plugins,test,bench,packages,docs,examples}/**/*.{ts,tsx,js,mjs}", "*.ts"], {
   cwd: ROOT,
-  exclude: ["**/node_modules/**", "{examples,packages}/*/dist/**", "examples/*/src/api/generated/**"],
+  exclude: ["**/node_modules/**", "{examples,packages}/*/dist/**", "examples/*/generated/**"],
 });
 
 /** A line that is nothing but a comment, or a part of one. */

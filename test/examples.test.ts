@@ -1,6 +1,6 @@
 /**
- * The Python program of examples/python against the service. `npm run tool -- example-fleet` drives the other example,
- * in a browser.
+ * The Python program of examples/python against the service. `npm run tool -- example-fleet` drives the one for
+ * front ends, in a browser.
  */
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";

@@ -12,7 +12,12 @@ import { buildSchema, introspectionFromSchema, parse } from "graphql";
 interface CodegenConfig {
   readonly schema: string;
   readonly documents: string;
-  readonly generates: Readonly<Record<string, { readonly preset: "client"; readonly config: Record<string, unknown> }>>;
+  readonly generates: Readonly<
+    Record<
+      string,
+      { readonly preset: "client"; readonly presetConfig?: object; readonly config: Record<string, unknown> }
+    >
+  >;
 }
 
 /** Writes the output that a project's codegen.json lists. Throws if a document does not match the schema. */
@@ -20,7 +25,7 @@ export async function generateClientPreset(folder: string): Promise<void> {
   const read = (name: string) => readFile(join(folder, name), "utf8");
   const { schema, documents, generates } = JSON.parse(await read("codegen.json")) as CodegenConfig;
   const [sdl, rawSDL] = await Promise.all([read(schema), read(documents)]);
-  for (const [output, { config }] of Object.entries(generates)) {
+  for (const [output, { config, presetConfig = {} }] of Object.entries(generates)) {
     await mkdir(join(folder, output), { recursive: true });
     const sections = await preset.buildGeneratesSection({
       baseOutputDir: `${join(folder, output)}/`,
@@ -28,7 +33,7 @@ export async function generateClientPreset(folder: string): Promise<void> {
       schemaAst: buildSchema(sdl),
       documents: [{ location: documents, rawSDL, document: parse(rawSDL) }],
       config,
-      presetConfig: {},
+      presetConfig,
       plugins: [],
       pluginMap: {},
     });

@@ -34,8 +34,8 @@ test("requests of programs are valid", () => {
   expect(requests.flatMap(({ file, text }) => flawsOf(text).map((flaw) => `${file}: ${flaw}`))).toEqual([]);
 });
 
-test("documents of the example application are valid", () => {
-  const text = readFileSync(join(ROOT, "examples/fleet-table/src/api/documents.graphql"), "utf8");
+test("documents of the example for front ends are valid", () => {
+  const text = readFileSync(join(ROOT, "examples/fleet-table/src/documents.graphql"), "utf8");
   expect(flawsOf(text)).toEqual([]);
 });
 

@@ -1,16 +1,14 @@
+import { ApolloProvider } from "@apollo/client/react";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
-import { Provider } from "urql";
-import { client } from "./api/connection.ts";
 import { App } from "./app.tsx";
+import { client } from "./client.ts";
 import "./style.css";
 
-const root = document.querySelector("#root");
-if (!root) throw new Error("index.html has no element #root.");
-createRoot(root).render(
+createRoot(document.querySelector("main") ?? document.body).render(
   <StrictMode>
-    <Provider value={client}>
+    <ApolloProvider client={client}>
       <App />
-    </Provider>
+    </ApolloProvider>
   </StrictMode>,
 );
