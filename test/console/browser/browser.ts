@@ -18,7 +18,7 @@ export interface FoundBrowser {
 }
 
 /** `OSTLER_BROWSER`, else the first on the PATH; null if there is none. */
-export function installedBrowser(): string | null {
+function installedBrowser(): string | null {
   const named = process.env["OSTLER_BROWSER"];
   if (named !== undefined) return existsSync(named) ? named : null;
   const folders = (process.env["PATH"] ?? "").split(":");

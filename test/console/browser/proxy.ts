@@ -62,7 +62,7 @@ interface Target {
 }
 
 /** Passes a request on, and answers as a proxy does for a service that it cannot reach. */
-export function passOn(asked: IncomingMessage, answer: ServerResponse, target: Target): void {
+function passOn(asked: IncomingMessage, answer: ServerResponse, target: Target): void {
   const { url: path, method, headers } = asked;
   const passed = request({ ...target, path, method, headers }, (answered) => {
     answer.writeHead(answered.statusCode ?? 502, answered.headers);
@@ -73,7 +73,7 @@ export function passOn(asked: IncomingMessage, answer: ServerResponse, target: T
 }
 
 /** Connects a socket to the service, with the request for an upgrade. `open`: has the socket until it is closed. */
-export function passUpgradeOn(
+function passUpgradeOn(
   asked: IncomingMessage,
   near: Socket,
   head: Buffer,
