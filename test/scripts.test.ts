@@ -50,6 +50,17 @@ const TOOL = ["--disable-warning=ExperimentalWarning", "tool.ts"];
 const run = (...args: readonly string[]) =>
   spawnSync(process.execPath, [...TOOL, ...args], { cwd: ROOT, encoding: "utf8" });
 
+test("the example for front ends has the packages of the repository, so that it needs no installation of its own", () => {
+  const packagesOf = (folder: string) => {
+    const { dependencies, devDependencies } = JSON.parse(readFileSync(join(ROOT, folder, "package.json"), "utf8")) as {
+      readonly dependencies: Readonly<Record<string, string>>;
+      readonly devDependencies: Readonly<Record<string, string>>;
+    };
+    return { ...dependencies, ...devDependencies };
+  };
+  expect(packagesOf(".")).toMatchObject(packagesOf("examples/fleet-table"));
+});
+
 describe("scripts and tools", () => {
   test("every script and every tool that a text names exists", () => {
     const commands = FILES.flatMap((file) =>

@@ -3,9 +3,9 @@ import { defineConfig } from "vite";
 
 const inRepository = (file: string) => fileURLToPath(new URL(`../../${file}`, import.meta.url));
 
-/** The service, seen from the development server. Page, API and sign-in share an origin, so no CORS is needed. */
+/** Page, API and sign-in share an origin. The header: the service accepts a sign-in from its own origin only. */
 const target = process.env["OSTLER_URL"] ?? "http://127.0.0.1:4000";
-const passedOn = { target, ws: true, changeOrigin: true, rewriteWsOrigin: true };
+const passedOn = { target, ws: true, changeOrigin: true, headers: { origin: new URL(target).origin } };
 const proxy = { "/graphql": passedOn, "/auth": passedOn };
 
 export default defineConfig({

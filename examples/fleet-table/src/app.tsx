@@ -1,11 +1,14 @@
 import { memo, useState } from "react";
 import type { FormEvent } from "react";
 import type { RowFragment } from "../generated/graphql.ts";
+import { codeOf } from "./client.ts";
 import { CommissionDialog } from "./commission.tsx";
 import { useLiveNodes } from "./live-nodes.ts";
 
 export function App() {
   const { nodes, error, reload, isLive, status } = useLiveNodes();
+  const { state, since, why } = status;
+  const isUnauthenticated = state === "refused" || codeOf(error) === "UNAUTHENTICATED";
   const rows = nodes.toSorted((a, b) => (a.name < b.name ? -1 : 1));
   /** Of the nodes that were selected when the dialog was opened. */
   const [ids, setIds] = useState<string[]>([]);
@@ -18,15 +21,13 @@ export function App() {
   return (
     <>
       <h1>Fleet</h1>
-      <p role="status">
-        {isLive ? "Live" : `Not live since ${status.since.toLocaleTimeString()}. ${status.why ?? ""}`}
-      </p>
-      {error && (
+      <p role="status">{isLive ? "Live" : `Not live since ${since.toLocaleTimeString()}: ${why ?? "connecting"}`}</p>
+      {isUnauthenticated && <a href={`/auth/login?return=${location.pathname}`}>Sign in</a>}
+      {error && !isUnauthenticated && (
         <p role="alert">
-          {error.message} <button onClick={reload}>Try again</button>
+          The nodes cannot be read: {error.message} <button onClick={reload}>Try again</button>
         </p>
       )}
-      {(error || status.state === "refused") && <a href={`/auth/login?return=${location.pathname}`}>Sign in</a>}
       <form onSubmit={openDialog}>
         <button>Commission selected nodes…</button>
         <table aria-busy={!isLive}>

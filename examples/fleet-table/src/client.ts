@@ -1,5 +1,5 @@
 /** Apollo Client: requests over HTTP, the stream over a WebSocket that goes on after a loss of the connection. */
-import { ApolloClient, ApolloLink, HttpLink, InMemoryCache } from "@apollo/client";
+import { ApolloClient, ApolloLink, CombinedGraphQLErrors, HttpLink, InMemoryCache } from "@apollo/client";
 import type { FieldMergeFunction } from "@apollo/client";
 import { RetryLink } from "@apollo/client/link/retry";
 import { GraphQLWsLink } from "@apollo/client/link/subscriptions";
@@ -43,3 +43,7 @@ export const client = new ApolloClient({
     },
   }),
 });
+
+/** Of an error of the API, such as UNAUTHENTICATED. */
+export const codeOf = (error: unknown) =>
+  CombinedGraphQLErrors.is(error) ? error.errors[0]?.extensions?.["code"] : undefined;
