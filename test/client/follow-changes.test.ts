@@ -3,6 +3,7 @@ import { afterAll, afterEach, describe, expect, expectTypeOf, test } from "vites
 import { connect, followChanges } from "../../packages/client/src/index.ts";
 import type { ItemsView, ListPage, Store, TypedDocument, ValueView } from "../../packages/client/src/index.ts";
 import { typed } from "../support/client-documents.ts";
+import { cutter } from "../support/cutter.ts";
 import { eventually } from "../support/eventually.ts";
 import { serviceUnderTest } from "../support/service.ts";
 
@@ -46,6 +47,12 @@ const NODES = stream<"node", Named, { readonly filter?: object }>("node", "name"
   args: "filter: $filter",
 });
 
+const RUNS = stream<"run", { id: string; nodeName: string; state: string }, { operation: string }>(
+  "run",
+  "nodeName state",
+  { declared: "$operation: ID!", args: "operation: $operation", leaves: false },
+);
+
 /** Follows until the test ends. */
 const ends: (() => void)[] = [];
 afterEach(() => {
@@ -57,7 +64,7 @@ function followed<View extends { readonly isLive: boolean }>(store: Store<View>)
   ends.push(end);
   const when = (what: string, holds: (view: View) => boolean) =>
     eventually(what, () => holds(store.getSnapshot()) && store.getSnapshot());
-  return { views, end, when, live: () => when("it is live", ({ isLive }) => isLive) };
+  return { views, end, when, now: () => store.getSnapshot(), live: () => when("it is live", ({ isLive }) => isLive) };
 }
 
 describe("followed stream", () => {
@@ -71,17 +78,7 @@ describe("followed stream", () => {
     const operations = followed(
       followChanges(connection, stream<"operation", { id: string; state: string }, object>("operation", "state"), {}),
     );
-    const runs = followed(
-      followChanges(
-        connection,
-        stream<"run", { id: string; nodeName: string }, { operation: string }>("run", "nodeName", {
-          declared: "$operation: ID!",
-          args: "operation: $operation",
-          leaves: false,
-        }),
-        { operation },
-      ),
-    );
+    const runs = followed(followChanges(connection, RUNS, { operation }));
     const clusters = followed(followChanges(connection, stream<"cluster", Named, object>("cluster", "name"), {}));
     const counts = followed(
       followChanges(
@@ -115,6 +112,54 @@ describe("followed stream", () => {
     await ostler.test
       .sql`update nodes set fault_kind = 'BMC_UNREACHABLE', fault_since = now(), fault_message = 'silent' where name = ${name}`;
     await attention.when("the fault is shown", ({ value }) => value?.nodeCount === 1);
+  });
+
+  test("an operation, its runs and counts are those of the service after a connection was lost during the work [R-796]", async () => {
+    await using proxy = await cutter(ostler.url);
+    const cuttable = connect({ url: `${proxy.url}/graphql`, firstPauseMs: 20 });
+    const names = await ostler.register(3);
+    const waves = { sizes: [{ count: 1 }, { percent: 100 }], manual: true };
+    const id = await ostler.begin("manageNodes", names, { waves });
+    const operation = followed(
+      followChanges(
+        cuttable,
+        stream<"operation", { id: string; state: string }, { filter: object }>("operation", "state", {
+          declared: "$filter: OperationFilter",
+          args: "filter: $filter",
+        }),
+        { filter: { ids: [id] } },
+      ),
+    );
+    const runs = followed(followChanges(cuttable, RUNS, { operation: id }));
+    const counts = followed(
+      followChanges(
+        cuttable,
+        typed<{ nodeCountChanges: { totalCount: number } }, { filter: object }>(
+          "subscription Counts($filter: NodeFilter) { nodeCountChanges(by: [{ field: STATE }], filter: $filter) { totalCount } }",
+        ),
+        { filter: { name: { in: names }, states: ["MANAGEABLE"] } },
+      ),
+    );
+    await Promise.all([operation.live(), runs.live(), counts.live()]);
+    const statesOf = ({ items }: ItemsView<{ state: string }>) => [...items.values()].map(({ state }) => state);
+    expect(statesOf(operation.now())).not.toEqual(["SUCCEEDED"]);
+    const resume = proxy.stall();
+    await eventually("the rest may begin", async () => {
+      const { advanceWaves } = await ostler.query<{ advanceWaves: { errors: readonly object[] } }>(
+        "mutation Advance($id: ID!) { advanceWaves(input: { operationId: $id }) { errors { message } } }",
+        { id },
+      );
+      return advanceWaves.errors.length === 0;
+    });
+    await ostler.operationEnds(id);
+    proxy.cut();
+    resume();
+    const all = (states: readonly string[], count: number) =>
+      states.length === count && states.every((state) => state === "SUCCEEDED");
+    await operation.when("the operation has ended", (view) => all(statesOf(view), 1));
+    await runs.when("all runs have ended", (view) => all(statesOf(view), 3));
+    await counts.when("all nodes are counted", ({ value }) => value?.totalCount === 3);
+    await Promise.all([operation.live(), runs.live(), counts.live()]);
   });
 
   test("a view never changes, and a subscriber that comes back goes on without a snapshot", async () => {
