@@ -468,6 +468,24 @@ describe("edits", () => {
     expect((await newest())?.edits).toMatchObject([{ target: "site", after: { controllerLimit: 3 } }]);
   });
 
+  test("an edit adds and removes variables and labels named as members that every object inherits [R-986]", async () => {
+    const name = "inherited";
+    await accepted("createCluster", { name });
+    await accepted("updateCluster", { cluster: { name }, variables: { constructor: "a" } });
+    await accepted("updateCluster", {
+      cluster: { name },
+      variables: JSON.parse('{ "constructor": null, "toString": "b", "__proto__": { "c": 1 } }') as object,
+    });
+    const { edits = [] } = (await newest()) ?? {};
+    expect(JSON.stringify(edits)).toBe(
+      '[{"target":"inherited","before":{"variables":{"constructor":"a"}},"after":{"variables":{"toString":"b","__proto__":{"c":1}}}}]',
+    );
+    await ostler.register([name]);
+    const valueOf = { nodes: { names: [name] }, setLabels: [{ key: "valueOf", value: "x" }] };
+    await accepted("updateNodes", valueOf);
+    expect((await newest())?.edits).toMatchObject([{ before: { labels: {} }, after: { labels: { valueOf: "x" } } }]);
+  });
+
   test("a mutation on more than 100 nodes has the names of 100, their number, and 100 edits [R-987]", async () => {
     await ostler.register(Array.from({ length: 120 }, (_, index) => `many-${String(index).padStart(3, "0")}`));
     expect(await newest()).toMatchObject({ action: "registerNodes", targetCount: 120 });

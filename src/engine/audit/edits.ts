@@ -43,16 +43,21 @@ function differingMembers(
   [before, after]: readonly [JsonObject, JsonObject],
   secret: ReadonlySet<string>,
 ): readonly [JsonObject, JsonObject] {
-  const [was, is]: [Record<string, StoredJson>, Record<string, StoredJson>] = [{}, {}];
+  const [was, is]: [Map<string, StoredJson>, Map<string, StoredJson>] = [new Map(), new Map()];
   for (const name of new Set([...Object.keys(before), ...Object.keys(after)])) {
-    const [one, other] = [before[name], after[name]];
+    const [one, other] = [memberOf(before, name), memberOf(after, name)];
     if (isSameJson(one, other)) continue;
     const [inner, innerAfter] =
       isJsonObject(one) && isJsonObject(other) && !secret.has(name) ? differingMembers([one, other], secret) : [];
-    if (one !== undefined) was[name] = inner ?? shown(name, one, secret);
-    if (other !== undefined) is[name] = innerAfter ?? shown(name, other, secret);
+    if (one !== undefined) was.set(name, inner ?? shown(name, one, secret));
+    if (other !== undefined) is.set(name, innerAfter ?? shown(name, other, secret));
   }
-  return [was, is];
+  return [Object.fromEntries(was), Object.fromEntries(is)];
+}
+
+/** Callers choose the names: `constructor` is a variable, not what every object inherits. */
+function memberOf(object: JsonObject, name: string): StoredJson | undefined {
+  return Object.hasOwn(object, name) ? object[name] : undefined;
 }
 
 function shown(name: string, value: StoredJson, secret: ReadonlySet<string>): StoredJson {
