@@ -1332,6 +1332,10 @@ export const RULES: readonly RuleSection[] = [
     title: "Transport",
     rules: [
       {
+        id: "R-1320",
+        rule: "A body that has a content encoding, or is not UTF-8, is refused with the reason: no byte of a request is changed on the way in.",
+      },
+      {
         id: "R-890",
         rule: "With OSTLER_TLS_CERT and OSTLER_TLS_KEY the port serves HTTP, server-sent events and WebSocket, health and metrics over TLS 1.2 or later, on every replica.",
       },

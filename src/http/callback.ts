@@ -93,7 +93,7 @@ async function readValue(request: IncomingMessage, response: ServerResponse): Pr
   }
   let value: StoredJson;
   try {
-    value = body === "" ? {} : (parseExactly(body) as StoredJson);
+    value = body.length === 0 ? {} : (parseExactly(body.toString()) as StoredJson);
   } catch {
     sendJson(response, 400, { error: "The body of a callback must be valid JSON or empty." });
     return undefined;

@@ -121,7 +121,7 @@ export async function readText(
   bytesMax: number,
 ): Promise<string | undefined> {
   const body = await readBody(request, bytesMax);
-  if (body !== null) return body;
+  if (body !== null) return body.toString();
   refuseBody(request, response, { error: `The body has more than ${bytesMax} bytes.` });
   return undefined;
 }

@@ -247,11 +247,28 @@ describe("API request", () => {
     "application/x-www-form-urlencoded",
     "multipart/form-data; boundary=x",
     "application/jsonx",
+    "application/json-patch+json",
     "",
   ])("API request of type %j is refused, because a page of another origin could send it", async (type) => {
     const response = await post(open, new Blob([VIEWER]), type === "" ? {} : { "content-type": type });
     expect(response.status).toBe(415);
     expect(await response.json()).toMatchObject({ errors: [{ extensions: { code: "BAD_REQUEST" } }] });
+  });
+
+  test("API request with an encoded body, or bytes that are not UTF-8, is refused with the reason [R-1320]", async () => {
+    const body = (name: string) =>
+      new Blob([Buffer.from(JSON.stringify({ query: `{ node(by: { name: "${name}" }) { id } }` }), "latin1")]);
+    const json = { "content-type": "application/json" };
+    const answers = [
+      await post(open, body("n"), { ...json, "content-encoding": "gzip" }),
+      await post(open, body("Köln"), json),
+      await post(open, body("n"), { ...json, "content-encoding": "identity" }),
+    ];
+    expect(await Promise.all(answers.map(async (one) => [one.status, await one.json()]))).toMatchObject([
+      [415, { errors: [{ message: expect.stringContaining("content-encoding") }] }],
+      [400, { errors: [{ message: "The body is not valid UTF-8." }] }],
+      [200, { data: { node: null } }],
+    ]);
   });
 
   test("API request with a mutation as GET is refused", async () => {
@@ -263,7 +280,7 @@ describe("API request", () => {
     expect(await open.query(`{ cluster(by: { name: "by-get" }) { name } }`)).toEqual({ cluster: null });
   });
 
-  test.each(["application/json", "application/graphql-response+json", "multipart/mixed", "application/*"])(
+  test.each(["application/json", "application/graphql-response+json", "application/*"])(
     "API request for a stream that accepts %s is refused with the accepted types, and leaves no stream",
     async (accept) => {
       const response = await fetch(`${open.url}/graphql`, {
@@ -282,18 +299,21 @@ describe("API request", () => {
     },
   );
 
-  test("API request whose response type the client does not accept is not executed", async () => {
-    const response = await fetch(`${open.url}/graphql`, {
-      method: "POST",
-      headers: { "content-type": "application/json", accept: "text/plain, image/*" },
-      body: JSON.stringify({ query: 'mutation { createCluster(input: { name: "unread" }) { cluster { id } } }' }),
-    });
-    expect([response.status, await response.json()]).toMatchObject([
-      406,
-      { errors: [{ message: expect.stringContaining("application/json"), extensions: { code: "BAD_REQUEST" } }] },
-    ]);
-    expect(await open.query('{ cluster(by: { name: "unread" }) { id } }')).toEqual({ cluster: null });
-  });
+  test.each(["text/plain, image/*", "multipart/mixed"])(
+    "API request that accepts only %s is not executed",
+    async (accept) => {
+      const response = await fetch(`${open.url}/graphql`, {
+        method: "POST",
+        headers: { "content-type": "application/json", accept },
+        body: JSON.stringify({ query: 'mutation { createCluster(input: { name: "unread" }) { cluster { id } } }' }),
+      });
+      expect([response.status, await response.json()]).toMatchObject([
+        406,
+        { errors: [{ message: expect.stringContaining("application/json"), extensions: { code: "BAD_REQUEST" } }] },
+      ]);
+      expect(await open.query('{ cluster(by: { name: "unread" }) { id } }')).toEqual({ cluster: null });
+    },
+  );
 
   test("API request as GET may read", async () => {
     const response = await fetch(`${open.url}/graphql?query={viewer{subject}}`, {

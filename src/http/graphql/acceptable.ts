@@ -7,7 +7,7 @@ import type { IncomingMessage } from "node:http";
 import type { Plugin } from "graphql-yoga";
 import { graphqlError } from "./respond.ts";
 
-const READABLE = ["application/graphql-response+json", "application/json", "text/event-stream", "multipart/mixed"];
+const READABLE = ["application/graphql-response+json", "application/json", "text/event-stream"];
 
 export const UNREADABLE =
   "Accept application/json or application/graphql-response+json, and text/event-stream for a subscription.";

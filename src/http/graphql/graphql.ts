@@ -93,9 +93,9 @@ export function createGraphql(options: GraphqlOptions): Graphql {
     if (isRejection(actor)) return refuse(request, response, unauthenticated(actor, response));
     const refusal = refusalOf(request, response);
     if (refusal) return refuse(request, response, refusal);
-    const body = request.method === "POST" ? await readBody(request, bodyBytesMax) : "";
+    const body = request.method === "POST" ? await readBody(request, bodyBytesMax) : undefined;
     if (body === null) return refuseBody(request, response, tooLarge(bodyBytesMax));
-    const { params, flaw } = request.method === "POST" ? paramsOfBody(body) : paramsOfUrl(request);
+    const { params, flaw } = body ? paramsOfBody(body) : paramsOfUrl(request);
     if (flaw !== undefined) return refuse(request, response, badRequest(400, flaw));
     const context = createContext(services, {
       actor,
@@ -187,8 +187,10 @@ function unauthenticated(rejection: Rejection, response: ServerResponse): Refuse
 /** Why a request is refused, judged by its headers and URL; null if it is accepted. */
 function refusalOf(request: IncomingMessage, response: ServerResponse): RefusedRequest | null {
   if (!readsAnswers(request)) return badRequest(406, UNREADABLE);
-  if (request.method === "POST")
-    return isJson(request) ? null : badRequest(415, "Send the request with the content type application/json.");
+  if (request.method === "POST" && !isJson(request))
+    return badRequest(415, "Send the request with the content type application/json.");
+  if (request.method === "POST" && (request.headers["content-encoding"] ?? "identity") !== "identity")
+    return badRequest(415, "Send the body without `content-encoding`: it is not decompressed.");
   if (request.method !== "GET") return null;
   if (isSentUnasked(request, response))
     return badRequest(
@@ -216,5 +218,5 @@ export function wantsPage(request: IncomingMessage): boolean {
 }
 
 function isJson(request: IncomingMessage): boolean {
-  return /^application\/(graphql-response\+)?json\b/i.test(request.headers["content-type"] ?? "");
+  return /^application\/(graphql-response\+)?json\s*(;|$)/i.test(request.headers["content-type"] ?? "");
 }

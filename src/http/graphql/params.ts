@@ -1,4 +1,5 @@
 /** The parameters of a GraphQL request over HTTP: read from its body or its URL before Yoga sees the request. */
+import { isUtf8 } from "node:buffer";
 import type { IncomingMessage } from "node:http";
 import type { GraphQLParams, Plugin } from "graphql-yoga";
 import type { Context } from "../../graphql/base/context.ts";
@@ -22,10 +23,12 @@ export type ReadParams =
 /** Unknown members are ignored, as GraphQL over HTTP says. */
 const MEMBERS: ReadonlySet<string> = new Set(["query", "variables", "operationName", "extensions", "documentId"]);
 
-export function paramsOfBody(text: string): ReadParams {
+export function paramsOfBody(bytes: Buffer): ReadParams {
+  // Otherwise other bytes would become U+FFFD, and be stored as such.
+  if (!isUtf8(bytes)) return { flaw: "The body is not valid UTF-8." };
   let body: unknown;
   try {
-    body = parseExactly(text);
+    body = parseExactly(bytes.toString());
   } catch {
     return { flaw: "The body is not valid JSON." };
   }

@@ -25,12 +25,12 @@ export function pathOf(request: IncomingMessage): string {
 }
 
 /**
- * The body as text; null if it is too large. Then the rest is discarded, and the response must close the connection
- * (`refuseBody`). Rejects if the client disconnects before the end.
+ * The bytes of the body; null if it is too large. Then the rest is discarded, and the response must close the
+ * connection (`refuseBody`). Rejects if the client disconnects before the end.
  */
-export function readBody(request: IncomingMessage, bytesMax: number): Promise<string | null> {
+export function readBody(request: IncomingMessage, bytesMax: number): Promise<Buffer | null> {
   if (Number(request.headers["content-length"] ?? 0) > bytesMax) return Promise.resolve(null);
-  const { promise, resolve, reject } = Promise.withResolvers<string | null>();
+  const { promise, resolve, reject } = Promise.withResolvers<Buffer | null>();
   const chunks: Buffer[] = [];
   let bytes = 0;
   const take = (chunk: Buffer) => {
@@ -40,7 +40,7 @@ export function readBody(request: IncomingMessage, bytesMax: number): Promise<st
     resolve(null);
   };
   request.on("data", take);
-  request.once("end", () => resolve(Buffer.concat(chunks).toString("utf8")));
+  request.once("end", () => resolve(Buffer.concat(chunks)));
   request.once("error", reject);
   return promise;
 }

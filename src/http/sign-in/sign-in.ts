@@ -153,7 +153,7 @@ export class SignIn {
     if (cookieName(SESSION, request, senders) === null) return this.#page(response, NEEDS_TLS, GRAPHQL);
     const body = await readBody(request, BODY_BYTES_MAX);
     if (body === null) return refuseBody(request, response, NO_TOKEN);
-    const form = formOf(request, body);
+    const form = formOf(request, body.toString());
     if (form === null) return sendJson(response, 400, NO_TOKEN);
     const { token, returnTo, isPage } = form;
     const refuse = (status: number, message: string, code: Parameters<typeof graphqlError>[1]) =>
