@@ -679,7 +679,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         mutation: "revokeTokens",
         whole: [
           ["NOT_FOUND", "a token, the account or the issuer does not exist; then none is revoked"],
-          ["INVALID_INPUT", "the subject is a group, or has another form"],
+          ["INVALID_INPUT", "no ids, or the subject is a group or malformed"],
         ],
         see: ["access.md"],
       },

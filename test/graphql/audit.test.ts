@@ -434,6 +434,20 @@ describe("texts of requests", () => {
   );
 });
 
+describe("revokeTokens", () => {
+  test.each([
+    [{ ids: [] }, "INVALID_INPUT", "ids"],
+    [{ ids: ["ghost"] }, "NOT_FOUND", "ids"],
+    [{ account: "ghost" }, "NOT_FOUND", "account"],
+  ])("revokeTokens of %j is refused, with the path of the member", async (tokens, code, member) => {
+    const answer = await ostler.query(
+      "mutation R($tokens: TokenSelector!) { revokeTokens(input: { tokens: $tokens }) { errors { code path } } }",
+      { tokens },
+    );
+    expect(answer).toEqual({ revokeTokens: { errors: [{ code, path: ["input", "tokens", member] }] } });
+  });
+});
+
 describe("edits", () => {
   test("an edit records texts without the credentials in them [R-985]", async () => {
     const proxy = `http://ci:${CANARY}@proxy.example:3128`;

@@ -101,7 +101,10 @@ export async function revokeTokens(
         transaction.audit(caller, { targets: [subject] });
         return { tokenIds: [], sessionsEnded: ended.length, refusals: [] };
       }
-      const which = "ids" in choice ? choice : { accountId: (await knownAccount(tx, choice.account)).id };
+      const which =
+        "ids" in choice
+          ? choice
+          : { accountId: (await knownAccount(tx, choice.account, ["input", "tokens", "account"])).id };
       if ("ids" in choice) requireNone(unknownTokens(choice.ids, await tokensByIds(tx, choice.ids)));
       const rows = await revokeTokenRows(tx, which, { revokedBy: caller.actor, version });
       const tokenIds = rows.map(({ id }) => id);
@@ -130,6 +133,8 @@ function disabled(account: string): Refusal {
 }
 
 function unknownTokens(ids: readonly string[], rows: readonly TokenRow[]): Refusal[] {
+  if (ids.length === 0)
+    return [invalidInput("The list of ids is empty; name at least one token.", ["input", "tokens", "ids"])];
   const known = new Set(rows.map(({ id }) => id));
   const missing = ids.filter((id) => !known.has(id));
   if (missing.length === 0) return [];
@@ -138,7 +143,7 @@ function unknownTokens(ids: readonly string[], rows: readonly TokenRow[]): Refus
       code: "NOT_FOUND",
       message: `There is no token ${missing.join(", ")}. The query \`accounts\` lists tokens with their ids.`,
       missing,
-      path: ["input", "ids"],
+      path: ["input", "tokens", "ids"],
     },
   ];
 }
