@@ -274,6 +274,10 @@ export const RULES: readonly RuleSection[] = [
       },
       { id: "R-151", rule: "In queries and subscriptions, an empty list in a filter matches nothing." },
       {
+        id: "R-1321",
+        rule: "A filter by two values of one label matches nothing. A request that gives an object one label twice is refused.",
+      },
+      {
         id: "R-045",
         rule: "A refused request writes nothing: to no node, no operation, and no result of earlier work.",
       },

@@ -23,7 +23,7 @@ export interface ImageFilter {
   readonly formats?: readonly ImageFormat[] | undefined;
   /** True: the service stores the file. False: it is at an address elsewhere. */
   readonly stored?: boolean | undefined;
-  /** With all of these labels. */
+  /** All of them; without any, no image. */
   readonly labels?: Readonly<Record<string, string>> | undefined;
   readonly checksum?: string | undefined;
 }
@@ -56,7 +56,8 @@ function imageCondition(filter: ImageFilter): SQL | undefined {
       (bootModes.length === 0 ? sql`false` : or(isNull(images.bootMode), inArray(images.bootMode, [...bootModes]))),
     formats && inArray(images.format, [...formats]),
     stored === undefined ? undefined : stored ? sql`${images.url} is null` : sql`${images.url} is not null`,
-    labels && sql`${images.labels} @> ${JSON.stringify(labels)}::text::jsonb`,
+    labels &&
+      (Object.keys(labels).length === 0 ? sql`false` : sql`${images.labels} @> ${JSON.stringify(labels)}::text::jsonb`),
     checksum === undefined ? undefined : eq(images.checksum, checksum.toLowerCase()),
   );
 }

@@ -156,11 +156,15 @@ describe("an empty list in a query", () => {
       `{ ids: nodes(filter: { ids: [] }) { totalCount } names: nodes(filter: { name: { in: [] } }) { totalCount }
          states: nodes(filter: { states: [] }) { totalCount } power: nodes(filter: { powerStates: [] }) { totalCount }
          presence: nodes(filter: { presences: [] }) { totalCount } labels: nodes(filter: { labels: [] }) { totalCount }
-         or: nodes(filter: { or: [] }) { totalCount } none: nodes(filter: {}) { totalCount } }`,
+         or: nodes(filter: { or: [] }) { totalCount } images: images(filter: { labels: [] }) { totalCount }
+         none: nodes(filter: {}) { totalCount } }`,
     );
     expect(counts).toEqual({
       ...Object.fromEntries(
-        ["ids", "names", "states", "power", "presence", "labels", "or"].map((name) => [name, { totalCount: 0 }]),
+        ["ids", "names", "states", "power", "presence", "labels", "or", "images"].map((name) => [
+          name,
+          { totalCount: 0 },
+        ]),
       ),
       none: { totalCount: NAMES.length },
     });
@@ -178,6 +182,55 @@ describe("an empty list in a query", () => {
       states: { edges: [] },
       operations: { edges: [{ node: { none: { edges: [] }, all: { edges: [{ node: { state: "SUCCEEDED" } }] } } }] },
     });
+  });
+});
+
+describe("a label that is given twice", () => {
+  const DRIVER = { fake: {} };
+  const TWICE = [
+    { key: "rack", value: "r1" },
+    { key: "rack", value: "r2" },
+  ];
+
+  test("a filter by two values of a label matches no object, and no mutation reaches one [R-1321]", async () => {
+    await ostler.query(
+      'mutation { updateNodes(input: { nodes: { names: ["fleet-1"] }, setLabels: [{ key: "rack", value: "r2" }] }) { changedCount } }',
+    );
+    await ostler.query(
+      `mutation { registerImages(input: { images: [{ name: "racked", labels: [{ key: "rack", value: "r2" }], format: RAW, architecture: X64,
+         sizeBytes: 1, url: "https://images.example/racked", checksum: { algorithm: SHA256, value: "${"a".repeat(64)}" } }] }) { errors { code } } }`,
+    );
+    const found = (labels: object) =>
+      ostler.query(
+        "query Q($labels: [LabelInput!]) { nodes(filter: { labels: $labels }) { totalCount } images(filter: { labels: $labels }) { totalCount } }",
+        { labels },
+      );
+    expect(await found(TWICE)).toEqual({ nodes: { totalCount: 0 }, images: { totalCount: 0 } });
+    expect(await found([TWICE[1], TWICE[1]])).toEqual({ nodes: { totalCount: 1 }, images: { totalCount: 1 } });
+    expect(await select("setMaintenance", { filter: { labels: TWICE } })).toMatchObject([{ code: "NOT_FOUND" }]);
+  });
+
+  test.each([
+    ["registerNodes", { nodes: [{ name: "twice", driver: DRIVER, labels: TWICE }] }],
+    ["registerNodes", { nodes: [{ name: "twice", driver: DRIVER, labels: [TWICE[0], TWICE[0]] }] }],
+    ["updateNodes", { nodes: { names: ["fleet-1"] }, labels: TWICE }],
+    ["discoverNodes", { addresses: ["192.0.2.1"], driver: DRIVER, labels: TWICE }],
+    ["updateImage", { image: { name: "racked" }, labels: TWICE }],
+  ])("%s with a label that is given twice is refused with its key [R-1321]", async (field, input) => {
+    const answer = await ostler.query<Record<string, Answer>>(
+      `mutation Twice($input: ${inputTypeOf(field)}!) { ${field}(input: $input) { ${ERRORS} } }`,
+      { input },
+    );
+    expect(answer[field]?.errors).toMatchObject([{ code: "INVALID_INPUT", message: "rack: given more than once." }]);
+  });
+
+  test("a report of an unknown node with a label that is given twice registers none [R-1321]", async () => {
+    expect(
+      await ostler.query(
+        'mutation Report($labels: [LabelInput!]) { reportPresence(input: { event: DISCOVERED, nodes: [{ name: "seen", driver: { fake: {} }, labels: $labels }] }) { results { error { code } } } }',
+        { labels: TWICE },
+      ),
+    ).toEqual({ reportPresence: { results: [{ error: { code: "INVALID_INPUT" } }] } });
   });
 });
 

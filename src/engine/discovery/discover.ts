@@ -16,7 +16,8 @@ import { admitOnce, inputHashWith, isHashOfInput, replayOf } from "../admission/
 import { termsFlaws } from "../admission/request-terms.ts";
 import type { RequestTerms } from "../admission/request-terms.ts";
 import type { EngineContext } from "../context.ts";
-import { labelFlaws } from "../input/name-rules.ts";
+import { labelFlaws, labelRecord } from "../input/name-rules.ts";
+import type { GivenLabels } from "../input/name-rules.ts";
 import { findCluster, unknownCluster } from "../input/node-selector.ts";
 import type { ClusterRef } from "../input/node-selector.ts";
 import { clusterLockRefusals } from "../inventory/cluster-lock.ts";
@@ -32,7 +33,7 @@ export interface DiscoverRequest extends Pick<RequestTerms, "idempotencyKey" | "
   readonly driver: string;
   readonly settings?: unknown;
   readonly cluster?: ClusterRef | undefined;
-  readonly labels?: Readonly<Record<string, string>> | undefined;
+  readonly labels?: GivenLabels | undefined;
   /** Prefix of the address in the name of a node, if the machine reports no name. */
   readonly namePrefix?: string | undefined;
 }
@@ -88,7 +89,8 @@ export async function discoverNodes(
 
 /** Hash of the request with the names of its secrets only. */
 function hashOfRequest(request: DiscoverRequest, { settings, secrets }: CheckedSettings): string {
-  return hashOf({ ...request, kind: "DISCOVER", settings, secrets: Object.keys(secrets).toSorted() });
+  const labels = request.labels && labelRecord(request.labels);
+  return hashOf({ ...request, labels, kind: "DISCOVER", settings, secrets: Object.keys(secrets).toSorted() });
 }
 
 interface AdmittedDiscovery {
@@ -120,7 +122,12 @@ async function storeDiscovery(
       idempotencyKey: request.idempotencyKey ?? null,
       inputHash,
       options: {
-        discovery: { driver, settings, ...(labels && { labels }), ...(namePrefix !== undefined && { namePrefix }) },
+        discovery: {
+          driver,
+          settings,
+          ...(labels && { labels: labelRecord(labels) }),
+          ...(namePrefix !== undefined && { namePrefix }),
+        },
       },
       onFailure: "LEAVE",
       variables: {},

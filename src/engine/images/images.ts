@@ -28,7 +28,8 @@ import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
 import { answerEdit, inOrderOfList, requireNone, requireRevision } from "../input/edits.ts";
 import { IMAGES_MAX, checksumFlaws, imageUrlFlaws, sizesFlaws, userDataBytes, userDataFlaws } from "./image-rules.ts";
-import { labelFlaws, nameFlaw, repeatedNames } from "../input/name-rules.ts";
+import { labelFlaws, labelRecord, nameFlaw, repeatedNames } from "../input/name-rules.ts";
+import type { GivenLabels } from "../input/name-rules.ts";
 import { editOf } from "../audit/edits.ts";
 import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
 import { unknownImages } from "../input/unknown-images.ts";
@@ -46,7 +47,7 @@ export interface NewImage {
   readonly checksum: { readonly algorithm: ChecksumAlgorithm; readonly value: string };
   readonly architecture: Architecture;
   readonly bootMode: BootModeName | null;
-  readonly labels?: Readonly<Record<string, string>> | undefined;
+  readonly labels?: GivenLabels | undefined;
   readonly userData?: string | undefined;
   readonly callsHome?: boolean | undefined;
 }
@@ -62,7 +63,7 @@ export interface ImageChange {
   readonly diskBytes?: number | null | undefined;
   readonly architecture?: Architecture | undefined;
   readonly bootMode?: BootModeName | null | undefined;
-  readonly labels?: Readonly<Record<string, string>> | undefined;
+  readonly labels?: GivenLabels | undefined;
   /** Null removes it. */
   readonly userData?: string | null | undefined;
   readonly callsHome?: boolean | undefined;
@@ -117,7 +118,7 @@ function rowOf(image: NewImage) {
     checksum: checksum.value.toLowerCase(),
     architecture,
     bootMode,
-    labels: image.labels ?? {},
+    labels: labelRecord(image.labels),
     callsHome: image.callsHome ?? true,
     userDataBytes: image.userData === undefined ? null : userDataBytes(image.userData),
   };
@@ -228,9 +229,10 @@ async function applyChange(
   image: ImageRow,
   change: ImageChange,
 ): Promise<ImageRow & Pick<ImageChange, "userData">> {
-  const { ifRevision: _, diskBytes, userData, ...fields } = change;
+  const { ifRevision: _, diskBytes, userData, labels, ...fields } = change;
   const changed = changedFields<ImageRow>(image, {
     ...fields,
+    labels: labels && labelRecord(labels),
     diskBytes: image.format === "RAW" ? undefined : diskBytes,
     userDataBytes: typeof userData === "string" ? userDataBytes(userData) : userData,
   });

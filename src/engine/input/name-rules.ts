@@ -28,11 +28,40 @@ export function repeatedNames(given: readonly { readonly name: string }[], path:
   );
 }
 
-export function labelFlaws(labels: Readonly<Record<string, string>> | undefined, path: readonly string[]): Refusal[] {
-  const entries = Object.entries(labels ?? {});
+export interface LabelEntry {
+  readonly key: string;
+  readonly value: string;
+}
+
+/** Labels that a request sets. As a list it may have a key twice, which is a flaw. */
+export type GivenLabels = Readonly<Record<string, string>> | readonly LabelEntry[];
+
+export function labelFlaws(labels: GivenLabels = [], path: readonly string[]): Refusal[] {
+  const entries = isList(labels) ? labels : Object.entries(labels).map(([key, value]) => ({ key, value }));
   if (entries.length > LABELS_MAX)
     return [invalidInput(`At most ${LABELS_MAX} labels are stored; remove some.`, [...path, "labels"])];
-  return entries.flatMap(([key, value]) => labelFlaw(key, value, [...path, "labels"]));
+  const flaws = entries.flatMap(({ key, value }) => labelFlaw(key, value, [...path, "labels"]));
+  return [
+    ...flaws,
+    ...repeatedFlaws(
+      entries.map(({ key }) => key),
+      [...path, "labels"],
+    ),
+  ];
+}
+
+export function repeatedFlaws(names: readonly string[], path: readonly string[]): Refusal[] {
+  const repeated = [...new Set(names.filter((name, index) => names.indexOf(name) !== index))];
+  return repeated.length === 0 ? [] : [invalidInput(`${listed(repeated)}: given more than once.`, path)];
+}
+
+/** Labels without flaws, as they are stored. */
+export function labelRecord(labels: GivenLabels = []): Readonly<Record<string, string>> {
+  return isList(labels) ? Object.fromEntries(labels.map(({ key, value }) => [key, value])) : labels;
+}
+
+function isList(labels: GivenLabels): labels is readonly LabelEntry[] {
+  return Array.isArray(labels);
 }
 
 export function labelFlaw(key: string, value: string, path: readonly string[]): Refusal[] {

@@ -14,7 +14,8 @@ import type { NodeRow, Secrets } from "../../store/nodes/nodes.ts";
 import type { JsonObject } from "../../store/records.ts";
 import { changedFields } from "../input/changed-fields.ts";
 import { sortedMacs } from "../input/mac-addresses.ts";
-import { LABELS_MAX, labelFlaw, listed } from "../input/name-rules.ts";
+import { labelFlaw, labelRecord, LABELS_MAX, listed, repeatedFlaws } from "../input/name-rules.ts";
+import type { LabelEntry } from "../input/name-rules.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
 import type { GivenController } from "./controller-conflicts.ts";
 import { borrowedBy, borrowedOf, fallbacksOf, fieldFlaws, prepareSettings, storedSettings } from "./node-settings.ts";
@@ -23,11 +24,6 @@ import type { NodeFields } from "./node-settings.ts";
 export interface DriverSettings {
   readonly driver: string;
   readonly settings: unknown;
-}
-
-export interface LabelEntry {
-  readonly key: string;
-  readonly value: string;
 }
 
 /**
@@ -52,31 +48,24 @@ export function changesDrivers({ driver, settings, interfaces, settingsOfDrivers
 
 /** The flaws of a patch that are the same for all nodes. */
 export function patchFlaws(patch: NodePatch): Refusal[] {
-  const { labels, setLabels = [], removeLabels = [], settingsOfDrivers: settings, ...fields } = patch;
+  const { setLabels = [], removeLabels = [], settingsOfDrivers: settings, ...fields } = patch;
   if (Object.values(patch).every((one) => one === undefined)) return [invalid("The request changes nothing.", [])];
-  const all = Object.fromEntries((labels ?? []).map(({ key, value }) => [key, value]));
   const keys = setLabels.map(({ key }) => key);
-  const flaws = fieldFlaws({ ...fields, labels: all }, ["input"]);
-  flaws.push(...repeatedFlaws("labels", labels?.map(({ key }) => key) ?? []));
+  const flaws = fieldFlaws(fields, ["input"]);
   for (const [index, { key, value }] of setLabels.entries())
     flaws.push(...labelFlaw(key, value, ["input", "setLabels", String(index)]));
-  flaws.push(...repeatedFlaws("setLabels", keys));
+  flaws.push(...repeatedFlaws(keys, ["input", "setLabels"]));
   const refuse = (message: string, member: string) => flaws.push(invalid(message, [member]));
   if (setLabels.length > LABELS_MAX) refuse(`At most ${LABELS_MAX} labels are stored; set fewer.`, "setLabels");
   const both = keys.filter((key) => removeLabels.includes(key));
   if (both.length > 0) refuse(`${listed(both)}: set a label or remove it, not both.`, "removeLabels");
-  if (labels && (patch.setLabels ?? patch.removeLabels))
+  if (patch.labels && (patch.setLabels ?? patch.removeLabels))
     refuse("`labels` replaces all labels. Leave it out, or leave out `setLabels` and `removeLabels`.", "labels");
   if (settings && (patch.driver ?? patch.interfaces ?? patch.settings))
     refuse("`settings` changes no driver. Leave it out, or leave out `driver` and `interfaces`.", "settings");
   if (settings?.length === 0) refuse("The list of settings is empty; name a driver.", "settings");
   const drivers = (settings ?? []).map(({ driver }) => driver);
-  return [...flaws, ...repeatedFlaws("settings", drivers)];
-}
-
-function repeatedFlaws(member: string, names: readonly string[]): Refusal[] {
-  const repeated = [...new Set(names.filter((name, index) => names.indexOf(name) !== index))];
-  return repeated.length === 0 ? [] : [invalid(`${listed(repeated)}: given more than once.`, [member])];
+  return [...flaws, ...repeatedFlaws(drivers, ["input", "settings"])];
 }
 
 function invalid(message: string, path: readonly string[]): Refusal {
@@ -127,7 +116,7 @@ export async function patchedNode(
 }
 
 function patchedLabels(present: NodeRow["labels"], { labels, setLabels = [], removeLabels = [] }: NodePatch) {
-  if (labels) return Object.fromEntries(labels.map(({ key, value }) => [key, value]));
+  if (labels) return labelRecord(labels);
   const next = new Map(Object.entries(present));
   for (const { key, value } of setLabels) next.set(key, value);
   for (const key of removeLabels) next.delete(key);

@@ -14,6 +14,7 @@ import { macFlaws } from "../input/mac-addresses.ts";
 import { controllersOf } from "../input/machine-identities.ts";
 import type { ControllerIdentity } from "../input/machine-identities.ts";
 import { labelFlaws, listed, nameFlaw } from "../input/name-rules.ts";
+import type { GivenLabels } from "../input/name-rules.ts";
 import type { ClusterRef } from "../input/node-selector.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
 import { levelFlaws } from "../input/output-references.ts";
@@ -27,7 +28,7 @@ export interface NodeFields extends OperatorFields {
   /** For its own driver. */
   readonly settings?: unknown;
   readonly interfaces?: readonly BorrowedInterfaces[] | undefined;
-  readonly labels?: Readonly<Record<string, string>> | undefined;
+  readonly labels?: GivenLabels | undefined;
   readonly macs?: readonly string[] | null | undefined;
   /** In a change, laid over the present ones; null removes a key. */
   readonly variables?: unknown;

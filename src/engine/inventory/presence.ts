@@ -16,6 +16,8 @@ import type { GivenController } from "./controller-conflicts.ts";
 import { prepareSettings } from "./node-settings.ts";
 import { enrollNodes } from "./register-nodes.ts";
 import type { EnrolledNode } from "./register-nodes.ts";
+import { labelRecord } from "../input/name-rules.ts";
+import type { GivenLabels } from "../input/name-rules.ts";
 
 export const PRESENCE_EVENTS = {
   DISCOVERED: "The nodes are seen. An unknown node is registered as ENROLLED if a driver is given.",
@@ -36,7 +38,7 @@ export interface ReportedNode {
   readonly name: string;
   readonly driver?: string | undefined;
   readonly settings?: unknown;
-  readonly labels?: Readonly<Record<string, string>> | undefined;
+  readonly labels?: GivenLabels | undefined;
 }
 
 /** The answer to one node of a report, in the order asked. */
@@ -185,7 +187,7 @@ async function firstSeen(
     driver,
     settings: prepared.settings,
     secrets: prepared.secrets,
-    labels: labels ?? {},
+    labels: labelRecord(labels),
     clusterId: null,
     controller: prepared.controller,
     identities: prepared.controllers,

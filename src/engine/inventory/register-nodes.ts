@@ -19,7 +19,7 @@ import type { EngineContext } from "../context.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import { inOrderOfList } from "../input/edits.ts";
 import { sortedMacs } from "../input/mac-addresses.ts";
-import { repeatedNames } from "../input/name-rules.ts";
+import { labelRecord, repeatedNames } from "../input/name-rules.ts";
 import type { ClusterRef } from "../input/node-selector.ts";
 import { isStorable } from "../../runtime/json-values.ts";
 import { idsOf } from "../input/ids.ts";
@@ -94,7 +94,7 @@ function newNode(
     secrets: prepared?.secrets ?? {},
     controller: prepared?.controller ?? null,
     identities: (prepared?.controllers ?? []).map((one) => ({ ...one, isShared: node.sharedController === true })),
-    labels: labels ?? {},
+    labels: labelRecord(labels),
     macs: sortedMacs(macs ?? []),
     clusterId,
     variables: node.variables,

@@ -32,8 +32,11 @@ export const LabelInput = builder.inputType("LabelInput", {
 type LabelShape = typeof LabelInput.$inferInput;
 
 /** Labels as the engine and the store take them. */
-export function labelsOf(labels: readonly LabelShape[] | null | undefined): Record<string, string> | undefined {
-  return labels ? Object.fromEntries(labels.map(({ key, value }) => [key, value])) : undefined;
+/** The labels of a filter. No object has two values for one key, as none has the labels of an empty list. */
+export function wantedLabels(labels: readonly LabelShape[] | null | undefined): Record<string, string> | undefined {
+  if (!labels) return undefined;
+  const wanted = new Map(labels.map(({ key, value }) => [key, value]));
+  return labels.some(({ key, value }) => wanted.get(key) !== value) ? {} : Object.fromEntries(wanted);
 }
 
 export const StringFilterInput = builder.inputType("StringFilter", {
@@ -252,7 +255,7 @@ export function nodeFilter(filter: NodeFilterShape | null | undefined): NodeFilt
     clusterName: chosen && "name" in chosen ? chosen.name : undefined,
     operationId: operationId ? uuidOrNone(keyOf("Operation", operationId)) : undefined,
     inventory: inventory ? { path: inventory.path.split("."), eq: inventory.eq } : undefined,
-    labels: labelsOf(labels),
+    labels: wantedLabels(labels),
     or: or?.map((one) => nodeFilter(one) ?? {}),
     not: not ? nodeFilter(not) : undefined,
   };

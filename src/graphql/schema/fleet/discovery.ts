@@ -32,7 +32,7 @@ import {
 import { UserErrorRef } from "../../base/errors.ts";
 import { payloadType, refusalFields } from "../../base/payload.ts";
 import { DriverRef, FailureRef, NodeRef, OperationRef } from "../../base/refs.ts";
-import { ClusterRefInput, LabelInput, clusterChoice, labelsOf } from "../selectors.ts";
+import { ClusterRefInput, LabelInput, clusterChoice } from "../selectors.ts";
 
 const DiscoveryStateEnum = builder.enumType("DiscoveryState", {
   description: "Result of probing an address. New values may be added.",
@@ -203,7 +203,7 @@ addMutation("discoverNodes", {
       addresses: input.addresses,
       ...chosenDriver(input.driver),
       cluster: input.cluster ? clusterChoice(input.cluster) : undefined,
-      labels: labelsOf(input.labels),
+      labels: given(input.labels),
       namePrefix: given(input.namePrefix),
       idempotencyKey: given(input.idempotencyKey),
       dryRun: input.dryRun,
@@ -282,7 +282,7 @@ addMutation("reportPresence", {
       input.nodes.map(({ name, driver, labels }) => ({
         name,
         ...(driver && chosenDriver(driver)),
-        labels: labelsOf(labels),
+        labels: given(labels),
       })),
     ),
 });

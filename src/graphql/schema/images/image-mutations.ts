@@ -7,7 +7,7 @@ import type { OutputFields } from "../../base/builder.ts";
 import { ArchitectureEnum, BootModeEnum, ChecksumAlgorithmEnum, ImageFormatEnum } from "../../base/enums.ts";
 import { payloadType, refusalFields } from "../../base/payload.ts";
 import { ImageRef, ImageRefInput, imageChoice } from "./image.ts";
-import { LabelInput, labelsOf } from "../selectors.ts";
+import { LabelInput } from "../selectors.ts";
 
 const imagesRefused = (t: OutputFields<ImagesEdited>) =>
   refusalFields(t, "Every reason why the request was refused; empty if it succeeded.");
@@ -95,7 +95,7 @@ addMutation("registerImages", {
         url: given(image.url),
         diskBytes: given(image.diskBytes),
         bootMode: image.bootMode ?? null,
-        labels: labelsOf(image.labels),
+        labels: given(image.labels),
         userData: given(image.userData),
       })),
     ),
@@ -146,7 +146,7 @@ addMutation("updateImage", {
       name: given(name),
       url: given(url),
       architecture: given(architecture),
-      labels: labelsOf(labels),
+      labels: given(labels),
       callsHome: given(callsHome),
     });
   },

@@ -11,7 +11,7 @@ import { globalId, keyOf, uuidOrNone } from "../../base/ids.ts";
 import { ClusterRef, NodeRef, OperationRef, RunRef } from "../../base/refs.ts";
 import { LabelRef } from "../nodes/node.ts";
 import { WorkResultRef } from "../work/node-work.ts";
-import { LabelInput, labelsOf } from "../selectors.ts";
+import { LabelInput, wantedLabels } from "../selectors.ts";
 
 const ChecksumRef = builder.objectRef<Pick<ImageRow, "checksum" | "checksumAlgorithm">>("Checksum").implement({
   description: "Checksum of a file.",
@@ -116,14 +116,14 @@ const ImageFilterInput = builder.inputType("ImageFilter", {
       description: "In one of these formats; an empty list matches nothing.",
     }),
     stored: t.boolean({ description: "True: stored by the service. False: at an address elsewhere." }),
-    labels: t.field({ type: [LabelInput], description: "With all of these labels." }),
+    labels: t.field({ type: [LabelInput], description: "With all of these labels; an empty list matches nothing." }),
     checksum: t.string({ description: "With this checksum, in hexadecimal digits." }),
   }),
 });
 
 function imageFilter(filter: typeof ImageFilterInput.$inferInput | null | undefined): ImageFilter {
   const { labels, ...plain } = filter ?? {};
-  return { ...givenMembers(plain), labels: labelsOf(labels) };
+  return { ...givenMembers(plain), labels: wantedLabels(labels) };
 }
 
 builder.queryField("image", (t) =>

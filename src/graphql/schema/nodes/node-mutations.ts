@@ -12,7 +12,7 @@ import { inputName, payloadType, refusalFields } from "../../base/payload.ts";
 import { NodeRef } from "../../base/refs.ts";
 import { InterfacesFromInput, interfacesOf } from "./interfaces-from.ts";
 import { RefusedNodeRef } from "../work/node-work.ts";
-import { ClusterRefInput, LabelInput, NodeSelectorInput, clusterChoice, labelsOf, nodeSelector } from "../selectors.ts";
+import { ClusterRefInput, LabelInput, NodeSelectorInput, clusterChoice, nodeSelector } from "../selectors.ts";
 const changedNodes = (t: OutputFields<Edited>) => ({
   nodes: t.field({
     type: [NodeRef],
@@ -80,7 +80,7 @@ addMutation("registerNodes", {
         name: node.name,
         ...chosenDriver(node.driver),
         interfaces: interfacesOf(node.interfaces),
-        labels: labelsOf(node.labels),
+        labels: given(node.labels),
         cluster: node.cluster ? clusterChoice(node.cluster) : undefined,
         macs: given(node.macs),
         variables: given(node.variables),
