@@ -274,6 +274,10 @@ export const RULES: readonly RuleSection[] = [
       },
       { id: "R-151", rule: "In queries and subscriptions, an empty list in a filter matches nothing." },
       {
+        id: "R-1322",
+        rule: "A time is a timestamp of RFC 3339, with its zone and a day that exists. Other texts are refused, and never read as another time.",
+      },
+      {
         id: "R-1321",
         rule: "A filter by two values of one label matches nothing. A request that gives an object one label twice is refused.",
       },

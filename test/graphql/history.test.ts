@@ -86,6 +86,26 @@ describe("transitions", () => {
     ]);
   });
 
+  test.each([
+    "2026-01-31",
+    "2026-01-31T09:30:00",
+    "2026-02-30T00:00:00Z",
+    "2026-01-31T24:00:00Z",
+    "Sat Jan 31 2026",
+    "1",
+  ])("the time %j, which would be read as another one, is refused [R-1322]", async (given) => {
+    expect((await ostler.ask(CURSOR, { time: given })).errors[0]?.message).toMatch(/is not an RFC 3339 timestamp/);
+  });
+
+  test.each([
+    "2026-01-31T09:30:00.123456Z",
+    "2026-01-31t09:30:00z",
+    "2026-01-31T23:30:00-05:30",
+    "2024-02-29T00:00:00Z",
+  ])("the time %s is taken [R-1322]", async (given) => {
+    expect((await ostler.ask(CURSOR, { time: given })).errors).toEqual([]);
+  });
+
   test.each(["+275760-09-13T00:00:00.000Z", "-000001-01-01T00:00:00Z", "0000-06-01T00:00:00Z", "now"])(
     "the time %s was an internal error, and is refused",
     async (given) => {

@@ -51,19 +51,28 @@ builder.subscriptionType({
     "Streams over WebSocket (graphql-transport-ws) or server-sent events. After a disconnect, subscribe again with `after: <last cursor>`: no item is lost. Streams of changes may repeat a state that the client has; the others repeat nothing.",
 });
 
+/** JavaScript reads other texts too, many of them as times of the server's own zone. */
+const TIMESTAMP = /^\d{4}-\d\d-\d\dT([01]\d|2[0-3]):\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/i;
+
+function timestampOf(value: unknown): Date | null {
+  if (typeof value !== "string" || !TIMESTAMP.test(value)) return null;
+  const date = new Date(value);
+  const year = date.getUTCFullYear();
+  // PostgreSQL has no year 0 and writes later years in another way.
+  if (!(year >= 1 && year <= 9999)) return null;
+  const day = value.slice(0, 10);
+  // For JavaScript, 30 February is 2 March.
+  return new Date(day).toISOString().startsWith(day) ? date : null;
+}
+
 builder.scalarType("DateTime", {
   description: "Timestamp as in RFC 3339, in UTC with milliseconds: `2026-01-31T09:30:00.000Z`.",
   specifiedByURL: "https://scalars.graphql.org/andimarek/date-time.html",
   serialize: (value) => new Date(value).toISOString(),
   parseValue: (value) => {
-    const date = typeof value === "string" ? new Date(value) : new Date(Number.NaN);
-    const year = date.getUTCFullYear();
-    // PostgreSQL has no year 0 and writes later years in another way.
-    if (Number.isNaN(year) || year < 1 || year > 9999)
-      throw new GraphQLError(
-        `${JSON.stringify(value)} is not an RFC 3339 timestamp such as "2026-01-31T09:30:00.000Z".`,
-      );
-    return date;
+    const date = timestampOf(value);
+    if (date) return date;
+    throw new GraphQLError(`${JSON.stringify(value)} is not an RFC 3339 timestamp such as "2026-01-31T09:30:00.000Z".`);
   },
 });
 
