@@ -1469,6 +1469,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-532",
         rule: "Equal streams of counts share each read. Without a stream, no count is read.",
       },
+      {
+        id: "R-1323",
+        rule: "A stream of counts, or of what needs a person, pauses for at most 15 seconds after a read, however long that took.",
+      },
     ],
   },
   {

@@ -132,3 +132,27 @@ test("a count that could not be read for ten seconds left later streams silent f
     vi.restoreAllMocks();
   }
 });
+
+test("a read that took long delays the next one by 15 seconds, not by nine times its duration [R-1323]", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  let reads = 0;
+  const read = async () => {
+    reads += 1;
+    await new Promise((resolve) => setTimeout(resolve, 20_000));
+    return { reads, cursor: { position: 0, at: null } };
+  };
+  const stream = answerStream({ database: { ...database }, tail }, { key: "slow", read });
+  try {
+    const first = stream.next();
+    await vi.advanceTimersByTimeAsync(20_000);
+    expect((await first).value).toMatchObject({ reads: 1 });
+    const second = stream.next();
+    await vi.advanceTimersByTimeAsync(14_000);
+    expect(reads).toBe(1);
+    await vi.advanceTimersByTimeAsync(21_000);
+    expect((await second).value).toMatchObject({ reads: 2 });
+  } finally {
+    await stream.return?.();
+    vi.useRealTimers();
+  }
+});

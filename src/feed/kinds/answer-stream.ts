@@ -3,9 +3,9 @@
  * send states, so a client that reconnects needs no cursor.
  *
  * An answer reads all matching nodes, so the answers of a process share their time: streams with equal questions share
- * each read, one answer is read at a time, and reads take at most a tenth of the time. Each answer is read at most once
- * a second. Nothing else is asked before a read, because no notification covers all fields of nodes, and an answer may
- * change with time alone.
+ * each read, one answer is read at a time, and reads take at most a tenth of the time; more only if the database is so
+ * slow that an answer would be old. Each answer is read at most once a second. Nothing else is asked before a read,
+ * because no notification covers all fields of nodes, and an answer may change with time alone.
  */
 import type { Database, Reader } from "../../store/postgres/database.ts";
 import type { LogCursor } from "../../store/log/transitions.ts";
@@ -49,6 +49,8 @@ interface SharedAnswer {
 const EVERY_MS = 1_000;
 /** Reads are followed by a pause of this many times their duration. */
 const PAUSE_FACTOR = 9;
+/** A read that waited for a lock, or for a busy machine, must not keep the streams waiting for minutes. */
+const PAUSE_MS_MAX = 15_000;
 /** Longest wait of a stream without a look. */
 const LOOK_MS = 10_000;
 
@@ -101,7 +103,7 @@ class SharedAnswers {
       const startedAt = performance.now();
       oldest.readAt = startedAt;
       // A read that failed ended the streams of its answer. Later ones must not wait for as long as it took.
-      if (await this.#read(oldest)) await pause(PAUSE_FACTOR * (performance.now() - startedAt));
+      if (await this.#read(oldest)) await pause(Math.min(PAUSE_FACTOR * (performance.now() - startedAt), PAUSE_MS_MAX));
     }
     this.#isRunning = false;
   }
