@@ -31,7 +31,6 @@ export const LabelInput = builder.inputType("LabelInput", {
 
 type LabelShape = typeof LabelInput.$inferInput;
 
-/** Labels as the engine and the store take them. */
 /** The labels of a filter. No object has two values for one key, as none has the labels of an empty list. */
 export function wantedLabels(labels: readonly LabelShape[] | null | undefined): Record<string, string> | undefined {
   if (!labels) return undefined;
