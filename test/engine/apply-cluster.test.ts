@@ -298,7 +298,7 @@ describe("images", () => {
     });
     expect((await apply(ostler)).refusals).toMatchObject([{ code: "INVALID_STATE", path: ["input", "reinstall"] }]);
     await change(ostler, { ntp: "10.0.0.2" });
-    const both = "image: debian-12 → debian-13; variables.ntp: 10.0.0.1 → 10.0.0.2";
+    const both = "variables.ntp: 10.0.0.1 → 10.0.0.2; image: debian-12 → debian-13 (only with reinstall: true)";
     expect(await reasons(ostler)).toEqual({ [node.name]: both });
     const configured = await applied(ostler);
     expect((await ostler.steps(await ostler.run(configured.id, node))).map(({ kept }) => kept)).toEqual([true, false]);

@@ -228,8 +228,10 @@ function createComparison(
 function compared(deployment: NodeDeployment, wanted: WantedInputs, { reinstall }: WantedBasis): Found | null {
   const { system, configuration } = inputDifferences(deployment, wanted);
   if (system.length === 0 && configuration.length === 0) return null;
-  const isInstalled = system.length > 0 && (reinstall || configuration.length === 0);
-  return { kind: isInstalled ? "REINSTALL" : "CONFIGURE", reason: [...system, ...configuration].join("; ") };
+  if (system.length > 0 && (reinstall || configuration.length === 0))
+    return { kind: "REINSTALL", reason: [...system, ...configuration].join("; ") };
+  const left = system.map((difference) => `${difference} (only with reinstall: true)`);
+  return { kind: "CONFIGURE", reason: [...configuration, ...left].join("; ") };
 }
 
 function wantedInputs(
