@@ -7,6 +7,9 @@ export interface TypedTerms {
   readonly until: string;
   readonly power: string;
   readonly device: string;
+  /** How far an abort goes. */
+  readonly mode: string;
+  readonly powerOff: string;
   readonly maxParallel: string;
   readonly waves: string;
   readonly haltAt: string;
@@ -25,6 +28,8 @@ export const NO_TERMS: TypedTerms = {
   until: "",
   power: "",
   device: "",
+  mode: "",
+  powerOff: "",
   maxParallel: "",
   waves: "",
   haltAt: "",
@@ -47,8 +52,20 @@ export interface ReadTerms {
 
 type Share = { readonly count: number } | { readonly percent: number };
 
+/** As the service answers: one of both is null. */
+export interface ReadShare {
+  readonly count?: number | null;
+  readonly percent?: number | null;
+}
+
+/** `2`, `50 %`; empty without a number. */
+export function shareText(share: ReadShare | null): string {
+  if (share === null) return "";
+  return share.percent == null ? String(share.count) : `${share.percent} %`;
+}
+
 /** `5`, `2.5 %` or `rest`; null if it is none of them. */
-function shareOf(text: string): Share | null {
+export function shareOf(text: string): Share | null {
   if (text === "rest") return { percent: 100 };
   const [, number, percent] = /^(\d{1,7}(?:\.\d+)?)\s*(%?)$/.exec(text) ?? [];
   if (number === undefined) return null;
@@ -60,9 +77,10 @@ export function readTerms(terms: TypedTerms): ReadTerms {
   const flaws: { -readonly [Field in keyof TermFlaws]: string } = {};
   const input: Record<string, unknown> = {};
   const { image, hostGroup, until, power, device, maxParallel, waves, haltAt, onFailure, acceptance } = terms;
-  const texts = { hostGroup, until, action: power, device, onFailure, acceptance };
+  const texts = { hostGroup, until, action: power, device, mode: terms.mode, onFailure, acceptance };
   for (const [name, text] of Object.entries(texts)) if (text.trim() !== "") input[name] = text.trim();
   if (image !== "") input["image"] = { name: image };
+  if (terms.powerOff !== "") input["powerOff"] = terms.powerOff === "yes";
   if (terms.fromBeginning) input["from"] = "BEGINNING";
   for (const name of ["reinstall", "persistent", "force"] as const) if (terms[name]) input[name] = true;
   if (maxParallel.trim() !== "") {

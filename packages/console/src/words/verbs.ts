@@ -10,6 +10,8 @@ export type Term =
   | "power"
   | "device"
   | "persistent"
+  | "mode"
+  | "powerOff"
   | "maxParallel"
   | "waves"
   | "haltAt"
@@ -45,7 +47,7 @@ export const WORK = {
   applyCluster: { name: "Deploy changes of", answers: "START", terms: ["reinstall", ...STARTED] },
   restart: { name: "Restart", answers: "START", terms: ["fromBeginning", ...STARTED] },
   stop: { name: "Stop", answers: "INTERRUPT" },
-  abort: { name: "Abort", answers: "INTERRUPT" },
+  abort: { name: "Abort", answers: "INTERRUPT", terms: ["mode", "powerOff"] },
   withdrawAbort: { name: "Withdraw the abort of", answers: "INTERRUPT" },
   releaseHolds: { name: "Release", answers: "INTERRUPT" },
   haltWaves: { name: "Halt the waves", answers: "WAVES" },
@@ -75,6 +77,14 @@ export const workOf = (mutation: WorkMutation): Work => WORK[mutation];
 export function isWork(mutation: string): mutation is WorkMutation {
   return Object.hasOwn(WORK, mutation);
 }
+
+/** In the order of how far they go. */
+export const ABORT_MODES = {
+  NOW: { name: "Now", meaning: "ends a step that may be cut, waits for one that ends at its boundary." },
+  AFTER_STEP: { name: "After the step", meaning: "as Now, but waits for a step that must not be interrupted too." },
+  CUT: { name: "Cut", meaning: "as Now, but ends a step at its boundary in the middle too." },
+  FORCE: { name: "By force", meaning: "waits for nothing and undoes nothing; the machine may go on working." },
+} as const;
 
 /** A request of a person, for one node or many. */
 export interface Verb {

@@ -20,7 +20,14 @@ export async function foresee(proposal: Proposal, terms: Variables, signal?: Abo
   const gone =
     goneCount === 0 ? [] : [`${plural(goneCount, "selected node")} no longer exist${goneCount === 1 ? "s" : ""}.`];
   if (WORK[mutation].answers === "MARK") return { ...markOutlook(proposal, ids ?? []), more: gone };
-  const input = { ...proposal.input, ...terms, ...(ids && selectionOf(mutation, { ids })), dryRun: true };
+  const input = {
+    ...proposal.input,
+    ...terms,
+    ...(ids && selectionOf(mutation, { ids })),
+    // It is refused without one, and a dry run stores none.
+    ...(terms["mode"] === "FORCE" && { reason: "a dry run" }),
+    dryRun: true,
+  };
   const outlook = outlookOf(mutation, (await request(mutation, { input }, signal)).answer, ids, input);
   return { ...outlook, more: [...gone, ...outlook.more] };
 }

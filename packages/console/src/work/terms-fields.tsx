@@ -35,8 +35,23 @@ const POLICIES = {
   CLEAN_UP_FAILED: "clean it up",
   CLEAN_UP_ALL: "clean all up",
 };
-/** The terms that are shown without asking for more. */
-const FIRST: readonly Term[] = ["power", "device", "until", "image", "hostGroup", "reinstall", "persistent"];
+const POWER_AFTER = {
+  "": "off in cleaning or deployment, else as it is",
+  yes: "off",
+  no: "as it is",
+};
+/** The terms that are shown without asking for more; the dialog shows the modes of an abort with what they do. */
+const FIRST: readonly Term[] = [
+  "power",
+  "device",
+  "until",
+  "image",
+  "hostGroup",
+  "reinstall",
+  "persistent",
+  "mode",
+  "powerOff",
+];
 
 export function TermsFields(props: TermsProps) {
   const { known, terms, flaws, onChange } = props;
@@ -88,9 +103,10 @@ export function TermsFields(props: TermsProps) {
           {text("hostGroup", "Host group", "as it is")}
           {check("reinstall", "Install again where a system runs: it is erased")}
           {check("persistent", "For all later starts too")}
+          {choice("powerOff", "Power afterwards", POWER_AFTER)}
         </div>
       )}
-      <details>
+      <details hidden={known.every((term) => FIRST.includes(term))}>
         <summary>At a time, waves, failures and more</summary>
         <div className="terms">
           {text("maxParallel", "Nodes at a time", "all")}

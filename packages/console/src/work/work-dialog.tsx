@@ -19,6 +19,7 @@ import { planDifferences } from "../words/plans.ts";
 import { sentenceCase } from "../words/states.ts";
 import { NO_TERMS, readTerms } from "../words/terms.ts";
 import { workName, workOf } from "../words/verbs.ts";
+import { AbortModes } from "./abort-modes.tsx";
 import { announce } from "./announcements.ts";
 import { carryOut, foresee } from "./carry-out.ts";
 import type { Outlook, Proposal } from "./outlook.ts";
@@ -44,9 +45,10 @@ const PAUSE_MS = 1_000;
 
 export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps) {
   const { mutation, object, input } = proposal;
-  const { answers, terms: known = [], needsReason = false, takesNoReason = false } = workOf(mutation);
+  const { answers, terms: known = [], takesNoReason = false, ...work } = workOf(mutation);
   const name = workName(mutation, input);
   const [terms, setTerms] = useState(NO_TERMS);
+  const needsReason = work.needsReason === true || terms.mode === "FORCE";
   const [planned, setPlanned] = useState<Planned | null>(null);
   const [error, setError] = useState<Error | null>(null);
   const [isSending, setSending] = useState(false);
@@ -157,6 +159,15 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
                 count={outlook.plan.plannedCount}
                 value={terms.acceptance || (input["acceptance"] === "BEST_EFFORT" ? "BEST_EFFORT" : "ALL_OR_NOTHING")}
                 onChange={(acceptance) => setTerms({ ...terms, acceptance })}
+              />
+            )}
+            {mutation === "abort" && (
+              <AbortModes
+                proposal={proposal}
+                terms={read}
+                version={shownVersion}
+                value={terms.mode}
+                onChange={(mode) => setTerms({ ...terms, mode })}
               />
             )}
             <TermsFields
