@@ -1,6 +1,8 @@
 /** Every node as a cell, by cluster, beside a table of the same numbers. */
 import { useEffect, useRef, useState } from "react";
+import { Link } from "wouter";
 import type { NodeRow } from "../data/streams.ts";
+import { clusterPath } from "../routes.ts";
 import { numberText } from "../words/numbers.ts";
 import { FAMILIES, FAMILY_NAMES } from "../words/states.ts";
 import type { Family } from "../words/states.ts";
@@ -19,11 +21,13 @@ interface FleetMapProps {
   readonly only: Family | null;
   readonly onPoint: (node: NodeRow | null) => void;
   readonly onOpen: (node: NodeRow) => void;
+  /** Its names of clusters lead to them. */
+  readonly isLinked?: boolean;
   /** That all cells should have together, in pixels. */
   readonly height?: number;
 }
 
-export function FleetMap({ view, only, onPoint, onOpen, height = HEIGHT }: FleetMapProps) {
+export function FleetMap({ view, only, onPoint, onOpen, isLinked = false, height = HEIGHT }: FleetMapProps) {
   const [box, width] = useWidth();
   const { sections, nodes, families } = view;
   const cell = cellSize(
@@ -38,7 +42,7 @@ export function FleetMap({ view, only, onPoint, onOpen, height = HEIGHT }: Fleet
           sections.map((section) => (
             <div key={section.cluster ?? ""} className="map-section">
               <h2>
-                {section.cluster === null ? "No cluster" : <Text>{section.cluster}</Text>}{" "}
+                <ClusterName name={section.cluster} isLinked={isLinked} />{" "}
                 <span className="quiet">{numberText(section.ids.length)}</span>
               </h2>
               <HeatMap
@@ -71,7 +75,9 @@ export function FleetMap({ view, only, onPoint, onOpen, height = HEIGHT }: Fleet
           <tbody>
             {sections.map(({ cluster }) => (
               <tr key={cluster ?? ""}>
-                <th scope="row">{cluster === null ? "No cluster" : <Text>{cluster}</Text>}</th>
+                <th scope="row">
+                  <ClusterName name={cluster} isLinked={isLinked} />
+                </th>
                 {FAMILIES.map((family) => (
                   <td key={family}>{numberText(families.get(cluster)?.[family] ?? 0)}</td>
                 ))}
@@ -82,6 +88,12 @@ export function FleetMap({ view, only, onPoint, onOpen, height = HEIGHT }: Fleet
       </details>
     </section>
   );
+}
+
+function ClusterName({ name, isLinked }: { readonly name: string | null; readonly isLinked: boolean }) {
+  if (name === null) return "No cluster";
+  const text = <Text>{name}</Text>;
+  return isLinked ? <Link href={clusterPath(name)}>{text}</Link> : text;
 }
 
 function useWidth() {

@@ -38,7 +38,13 @@ export function FleetScreen() {
       {view.isWhole && view.nodes.size === 0 ? (
         <EmptyFleet />
       ) : (
-        <FleetMap view={view} only={only} onPoint={setPointed} onOpen={({ name }) => navigate(nodePath(name))} />
+        <FleetMap
+          view={view}
+          only={only}
+          onPoint={setPointed}
+          onOpen={({ name }) => navigate(nodePath(name))}
+          isLinked
+        />
       )}
       <p className="pointed" aria-hidden="true">
         {pointed && (
