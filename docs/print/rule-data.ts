@@ -2189,6 +2189,19 @@ export const RULES: readonly RuleSection[] = [
         id: "R-1252",
         rule: "Variables of a cluster are saved for the revision that was read, and only those that were changed.",
       },
+      {
+        id: "R-1280",
+        rule: "An editor of the console sends only what was changed, each label and each variable alone, for the revision that was read.",
+      },
+      { id: "R-1281", rule: "Each flaw of a change that is refused is shown at its field." },
+      {
+        id: "R-1282",
+        rule: "What another person has changed since an editor was opened is named, and what was typed stays.",
+      },
+      {
+        id: "R-1284",
+        rule: "The page of a cluster shows which host group begins after which, with the numbers of nodes that are needed and active.",
+      },
     ],
   },
   {

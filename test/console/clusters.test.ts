@@ -19,32 +19,83 @@ describe("variables", () => {
 });
 
 describe("host groups", () => {
-  const members = [
-    { name: "a", state: "DEPLOY_WAIT", hostGroup: "worker" },
-    { name: "b", state: "DEPLOYING", hostGroup: "worker" },
-    { name: "c", state: "ENROLLED", hostGroup: null },
-    { name: "d", state: "ACTIVE", hostGroup: "master" },
-  ];
-  const waiting = (nodeName: string, reason: string, finishedAt: string | null = null) => ({
-    nodeName,
-    finishedAt,
-    waiting: { reason, description: `${nodeName} waits` },
+  const member = (name: string, state: string, hostGroup: string | null, powerState = "ON") => ({
+    name,
+    state,
+    hostGroup,
+    powerState,
+    presence: "PRESENT",
+    fault: null,
   });
+  const run = (nodeName: string, reason: string | null, { state = "RUNNING", kind = "DEPLOY" } = {}) => ({
+    nodeName,
+    state,
+    finishedAt: state === "FAILED" ? "2026-01-01T00:00:00Z" : null,
+    waiting: reason === null ? null : { reason, description: `${nodeName} waits` },
+    operation: { kind },
+  });
+  const NO_SETTINGS = { after: [], tolerates: null, minActive: null, variables: {} };
 
   test("each host group has its states, and what its nodes wait for", () => {
-    const runs = [waiting("a", "CAPACITY"), waiting("b", "CAPACITY"), waiting("d", "HOLD", "2026-01-01T00:00:00Z")];
-    expect(hostGroupsOf(members, runs)).toEqual([
-      { name: "master", counts: [{ state: "ACTIVE", count: 1 }], waits: [] },
+    const members = [
+      member("a", "DEPLOY_WAIT", "worker"),
+      member("b", "DEPLOYING", "worker"),
+      member("c", "ENROLLED", null),
+      member("d", "ACTIVE", "master"),
+    ];
+    const runs = [run("a", "CAPACITY"), run("b", "CAPACITY"), run("d", "HOLD", { state: "FAILED" })];
+    expect(hostGroupsOf(members, runs, [])).toEqual([
+      { name: "master", counts: [{ state: "ACTIVE", count: 1 }], rules: [], waits: [] },
       {
         name: "worker",
         counts: [
           { state: "DEPLOY_WAIT", count: 1 },
           { state: "DEPLOYING", count: 1 },
         ],
+        rules: [],
         waits: [{ reason: "Capacity", example: "a waits", count: 2 }],
       },
-      { name: null, counts: [{ state: "ENROLLED", count: 1 }], waits: [] },
+      { name: null, counts: [{ state: "ENROLLED", count: 1 }], rules: [], waits: [] },
     ]);
+  });
+
+  test("a group shows what it waits for, with the nodes that are needed and active now [R-1284]", () => {
+    const members = [
+      member("m1", "ACTIVE", "masters"),
+      member("m2", "ACTIVE", "masters"),
+      member("m3", "DEPLOY_FAILED", "masters"),
+      member("m4", "ACTIVE", "masters", "OFF"),
+      member("w1", "AVAILABLE", "workers"),
+    ];
+    const settings = [
+      { ...NO_SETTINGS, name: "masters", tolerates: { percent: 50 }, minActive: { count: 1 } },
+      { ...NO_SETTINGS, name: "workers", after: [{ group: "masters", share: { percent: 60 } }] },
+      {
+        ...NO_SETTINGS,
+        name: "edge",
+        after: [
+          { group: "masters", share: null },
+          { group: "none", share: null },
+        ],
+      },
+    ];
+    // An active node that is deployed again does not count, and one whose power is changed does.
+    const runs = [
+      run("m1", null),
+      run("m2", null, { kind: "POWER" }),
+      run("m3", null, { state: "FAILED" }),
+      run("w1", "GROUP"),
+    ];
+    const [masters, workers, edge] = hostGroupsOf(members, runs, settings);
+    expect(masters?.rules).toEqual(["Tolerates 2 failures, 1 so far.", "2 in service, at least 1 to stay."]);
+    expect(workers?.rules).toEqual(["After masters: 2 of 3 needed nodes active, 1 missing."]);
+    expect(workers?.waits).toEqual([{ reason: "Group", example: "", count: 1 }]);
+    expect(edge?.rules).toEqual([
+      "After masters: 2 of 4 needed nodes active, 2 missing.",
+      "After none: 0 of 1 needed nodes active, 1 missing.",
+    ]);
+    const [, begun] = hostGroupsOf(members, [], settings);
+    expect(begun?.rules).toEqual(["After masters: 3 of 3 needed nodes active, it may begin."]);
   });
 });
 

@@ -80,7 +80,7 @@ export async function deploysChanges(lab: Lab): Promise<void> {
   await service.ask("mutation($input: UpdateClusterInput!) { updateCluster(input: $input) { errors { message } } }", {
     input: { cluster: { name: CLUSTER }, variables: { dns: "10.0.0.3" } },
   });
-  await page.getByText("Another person has changed dns meanwhile").waitFor();
+  await page.getByText("Changed by another person meanwhile: dns").waitFor();
   await save.click();
   await page.getByText("Read it again").waitFor();
   await judgeLooks(lab, tab, "changed variables");

@@ -5,6 +5,7 @@ import type { Lab } from "./lab.ts";
 import { startProxy } from "./proxy.ts";
 import { live, openTab } from "./tab.ts";
 import { deploysChanges } from "./cluster-scenarios.ts";
+import { edits, groups } from "./edit-scenarios.ts";
 import { judgeLooks } from "./looks.ts";
 import type { Tab } from "./tab.ts";
 import { filtersAndSelects, goesAnywhere, plansAndBegins } from "./work-scenarios.ts";
@@ -327,6 +328,8 @@ export const SCENARIOS: Readonly<Record<string, (lab: Lab) => Promise<void>>> = 
   addresses,
   "sign-in": signsIn,
   outage,
-  // Last: it registers further nodes.
+  edit: edits,
+  // Last: they register further nodes.
+  groups,
   cluster: deploysChanges,
 };

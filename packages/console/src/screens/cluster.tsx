@@ -3,9 +3,12 @@ import { useMemo, useState } from "react";
 import { Link } from "wouter";
 import type { Answers } from "../../requests.ts";
 import { useRequest } from "../data/queries.ts";
+import { request } from "../data/request.ts";
 import { clusters, fleet, useRunsOfOperation, useStore } from "../data/streams.ts";
-import type { ClusterRow, NodeRow, OperationRow } from "../data/streams.ts";
+import type { ClusterRow, NodeRow, OperationRow, RunRow } from "../data/streams.ts";
 import { useThrottled } from "../data/use-throttled.ts";
+import { EditDialog, Editor } from "../parts/editor.tsx";
+import type { Editing } from "../parts/editor.tsx";
 import { NodeCounts } from "../parts/node-counts.tsx";
 import { NotFound, Problem, UnknownParameters } from "../parts/notices.tsx";
 import { OperationHistory } from "../parts/operation-history.tsx";
@@ -13,11 +16,22 @@ import { ClusterState, NodeState } from "../parts/state-badge.tsx";
 import { Text } from "../parts/text.tsx";
 import { usePages } from "../parts/use-pages.ts";
 import type { Page } from "../parts/use-pages.ts";
-import { VariablesEditor } from "../parts/variables-editor.tsx";
 import { VirtualList } from "../parts/virtual-list.tsx";
 import type { Column } from "../parts/virtual-list.tsx";
 import { clusterPath, nodePath, nodesPath, useParameters } from "../routes.ts";
 import { hostGroupsOf } from "../words/clusters.ts";
+import {
+  VARIABLES_FIELD,
+  groupFields,
+  groupPlace,
+  groupTexts,
+  jsonText,
+  readGroups,
+  readVariables,
+  withGroup,
+  withoutGroup,
+} from "../words/edits.ts";
+import type { Edited } from "../words/edits.ts";
 import { marksOf } from "../words/nodes.ts";
 import { numberText, plural } from "../words/numbers.ts";
 import type { Proposal } from "../work/outlook.ts";
@@ -83,6 +97,8 @@ function Cluster({ row }: { readonly row: ClusterRow }) {
   const version = useThrottled(JSON.stringify([state, nodeCounts]), PAUSE_MS);
   const history = usePages("clusterHistory", { variables: { name, first: FIRST }, version, pageOf });
   const current = history.items.find(({ finishedAt }) => finishedAt === null) ?? null;
+  const { data, error, refetch } = useRequest("clusterDetail", { name }, row.revision);
+  const detail = data?.cluster ?? null;
   return (
     <main className="screen" id="main">
       <h1>
@@ -95,12 +111,26 @@ function Cluster({ row }: { readonly row: ClusterRow }) {
         <h2 id="history">History</h2>
         <OperationHistory pages={history} />
       </section>
-      <Variables row={row} />
-      {current ? (
-        <WaitingGroups members={members} operation={current} />
-      ) : (
-        <HostGroups groups={hostGroupsOf(members, [])} />
+      {error && <Problem error={error} onAgain={() => void refetch()} />}
+      {detail && (
+        <section aria-labelledby="variables">
+          <h2 id="variables">Variables</h2>
+          <Editor
+            editing={{
+              ...editingOf(detail, (one) => ({ variables: jsonText(one.variables) })),
+              fieldsOf: () => [VARIABLES_FIELD],
+              read: readVariables,
+              placeOf: ([, member]) => member ?? null,
+            }}
+          />
+        </section>
       )}
+      {detail &&
+        (current ? (
+          <WaitingGroups members={members} detail={detail} operation={current} />
+        ) : (
+          <HostGroups members={members} detail={detail} runs={[]} />
+        ))}
       <Members members={members} cluster={name} />
     </main>
   );
@@ -168,46 +198,79 @@ function Deployment({ row: { name, state, revision, nodeCounts }, members }: Dep
   );
 }
 
-function Variables({ row }: { readonly row: ClusterRow }) {
-  const { data, error, refetch } = useRequest("clusterDetail", { name: row.name }, row.revision);
-  return (
-    <section aria-labelledby="variables">
-      <h2 id="variables">Variables</h2>
-      {error && <Problem error={error} onAgain={() => void refetch()} />}
-      {data?.cluster && <VariablesEditor cluster={data.cluster} />}
-    </section>
-  );
+type Detail = NonNullable<Answers["clusterDetail"]["cluster"]>;
+
+/** The parts of an editor of a cluster that each of them has. */
+function editingOf(
+  detail: Detail,
+  textsOf: (detail: Detail) => Edited["texts"],
+): Pick<Editing, "current" | "save" | "reread"> {
+  const { id, name, revision } = detail;
+  return {
+    current: { revision, texts: textsOf(detail) },
+    async save(input, ifRevision) {
+      return (await request("updateCluster", { input: { cluster: { id }, ifRevision, ...input } })).answer.errors;
+    },
+    async reread() {
+      const { cluster: now } = await request("clusterDetail", { name });
+      return now && { revision: now.revision, texts: textsOf(now) };
+    },
+  };
 }
 
-function WaitingGroups({
-  members,
-  operation,
-}: {
+interface GroupsProps {
   readonly members: readonly NodeRow[];
-  readonly operation: OperationRow;
-}) {
-  const { items: runs } = useRunsOfOperation(operation.id);
-  return <HostGroups groups={hostGroupsOf(members, runs.values())} />;
+  readonly detail: Detail;
 }
 
-function HostGroups({ groups }: { readonly groups: ReturnType<typeof hostGroupsOf> }) {
-  if (groups.length === 0) return null;
+function WaitingGroups({ operation, ...groups }: GroupsProps & { readonly operation: OperationRow }) {
+  const { items: runs } = useRunsOfOperation(operation.id);
+  return <HostGroups {...groups} runs={runs.values()} />;
+}
+
+function HostGroups({ members, detail, runs }: GroupsProps & { readonly runs: Iterable<RunRow> }) {
+  const [isOpen, setOpen] = useState(false);
   return (
     <section aria-labelledby="host-groups">
       <h2 id="host-groups">Host groups</h2>
       <ul className="history">
-        {groups.map(({ name, counts, waits }) => (
+        {hostGroupsOf(members, runs, detail.hostGroups).map(({ name, counts, rules, waits }) => (
           <li key={name ?? ""} className="history-line">
             <b>{name === null ? "No host group" : <Text>{name}</Text>}</b>
             <NodeCounts counts={counts} />
+            {rules.map((rule) => (
+              <span key={rule} className="quiet">
+                <Text>{rule}</Text>
+              </span>
+            ))}
             {waits.map(({ reason, example, count }) => (
-              <span key={reason} className="quiet">
-                {plural(count, "node")} wait{count === 1 ? "s" : ""}, {reason.toLowerCase()}: <Text>{example}</Text>
+              <span key={reason}>
+                {plural(count, "node")} wait{count === 1 ? "s" : ""}, {reason.toLowerCase()}
+                {example !== "" && ": "}
+                <Text>{example}</Text>
               </span>
             ))}
           </li>
         ))}
       </ul>
+      <div className="buttons">
+        <button type="button" onClick={() => setOpen(true)}>
+          Edit host groups…
+        </button>
+      </div>
+      {isOpen && (
+        <EditDialog
+          title={`Host groups of ${detail.name}`}
+          onClose={() => setOpen(false)}
+          editing={{
+            ...editingOf(detail, ({ hostGroups }) => groupTexts(hostGroups)),
+            fieldsOf: groupFields,
+            read: readGroups,
+            placeOf: groupPlace,
+            groups: { add: withGroup, remove: withoutGroup },
+          }}
+        />
+      )}
     </section>
   );
 }

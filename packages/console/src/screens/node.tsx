@@ -1,11 +1,14 @@
 /** One node: its state and why, what works on it, its log, and what happened to it before. */
 import { useEffect, useState } from "react";
-import { Link } from "wouter";
+import { Link, useLocation } from "wouter";
 import type { Answers } from "../../requests.ts";
 import { useRequest } from "../data/queries.ts";
+import { request } from "../data/request.ts";
 import { fleet, useRunsOfNode, useStore } from "../data/streams.ts";
 import type { RunRow } from "../data/streams.ts";
 import { useThrottled } from "../data/use-throttled.ts";
+import { EditDialog } from "../parts/editor.tsx";
+import type { Editing } from "../parts/editor.tsx";
 import { Inventory } from "../parts/inventory.tsx";
 import { LifeLine } from "../parts/life-line.tsx";
 import { NotFound, Problem, UnknownParameters } from "../parts/notices.tsx";
@@ -15,6 +18,7 @@ import { NodeState, WorkState } from "../parts/state-badge.tsx";
 import { Text } from "../parts/text.tsx";
 import { Time } from "../parts/time.tsx";
 import { clusterPath, nodePath, operationPath, useParameters } from "../routes.ts";
+import { NODE_FIELDS, nodePlace, nodeTexts, readNode } from "../words/edits.ts";
 import { marksOf } from "../words/nodes.ts";
 import { agoText } from "../words/numbers.ts";
 import { runText } from "../words/runs.ts";
@@ -182,6 +186,7 @@ function Facts({ node, clusterName }: { readonly node: NodeDetail; readonly clus
     ["Power", power],
     ["Host group", hostGroup],
     ["Model", model],
+    ["Variables", Object.keys(node.variables as object).join(", ")],
     ["Drivers", drivers.map(({ name }) => name).join(", ")],
     ["Controller", controller],
     ["MAC addresses", macs.join(", ")],
@@ -193,6 +198,7 @@ function Facts({ node, clusterName }: { readonly node: NodeDetail; readonly clus
   return (
     <section aria-labelledby="facts">
       <h2 id="facts">Machine</h2>
+      <EditNode node={node} />
       <dl className="facts">
         {clusterName !== null && (
           <div>
@@ -222,5 +228,49 @@ function Facts({ node, clusterName }: { readonly node: NodeDetail; readonly clus
         </div>
       </dl>
     </section>
+  );
+}
+
+const editedOf = (node: NodeDetail) => ({ revision: node.revision, texts: nodeTexts(node) });
+
+function EditNode({ node }: { readonly node: NodeDetail }) {
+  const [isOpen, setOpen] = useState(false);
+  const [, navigate] = useLocation();
+  const { id, name } = node;
+  const editing: Editing = {
+    current: editedOf(node),
+    fieldsOf: () => NODE_FIELDS,
+    read: readNode,
+    placeOf: nodePlace,
+    async save(input, revision) {
+      return (await request("updateNodes", { input: { revisions: [{ node: id, revision }], ...input } })).answer.errors;
+    },
+    async reread() {
+      const { node: now } = await request("nodeDetail", { name });
+      return now && editedOf(now);
+    },
+    onSaved(input) {
+      if (typeof input["name"] === "string") navigate(nodePath(input["name"]));
+    },
+  };
+  // Protection is a field too, so it needs the same rights.
+  const forbidden = node.actions.find(({ action, code }) => action === "PROTECT" && code === "FORBIDDEN");
+  return (
+    <div className="with-reason">
+      <button
+        type="button"
+        disabled={forbidden !== undefined}
+        aria-describedby={forbidden && "why-edit"}
+        onClick={() => setOpen(true)}
+      >
+        Edit…
+      </button>
+      {forbidden && (
+        <small id="why-edit" className="quiet">
+          <Text>{forbidden.reason}</Text>
+        </small>
+      )}
+      {isOpen && <EditDialog title={`Edit ${name}`} editing={editing} onClose={() => setOpen(false)} />}
+    </div>
   );
 }

@@ -1,6 +1,8 @@
 /** Clusters in few words: their states, what their host groups wait for, and changes of their variables. */
+import { numberText, plural } from "./numbers.ts";
 import { familyOf, sentenceCase } from "./states.ts";
 import type { Family } from "./states.ts";
+import type { ReadShare } from "./terms.ts";
 
 const FAMILIES: Readonly<Record<string, Family>> = {
   OPERATIONAL: "active",
@@ -17,43 +19,103 @@ interface Member {
   readonly name: string;
   readonly state: string;
   readonly hostGroup: string | null;
+  readonly presence: string;
+  readonly powerState: string;
+  readonly fault: object | null;
 }
 
-interface WaitingRun {
+interface GroupRun {
   readonly nodeName: string;
+  readonly state: string;
   readonly finishedAt: string | null;
   readonly waiting: { readonly reason: string; readonly description: string } | null;
+  readonly operation: { readonly kind: string };
+}
+
+export interface HostGroupSettings {
+  readonly name: string;
+  readonly after: readonly { readonly group: string; readonly share: ReadShare | null }[];
+  readonly tolerates: ReadShare | null;
+  readonly minActive: ReadShare | null;
+  readonly variables: unknown;
 }
 
 export interface HostGroupLine {
   /** Null: the nodes of none. */
   readonly name: string | null;
   readonly counts: readonly { readonly state: string; readonly count: number }[];
-  /** Why its nodes wait, the reason of most nodes first. */
+  /** Its settings, with the numbers of now. */
+  readonly rules: readonly string[];
+  /** Why its nodes wait, the reason of most nodes first; what they wait for by its settings is in these. */
   readonly waits: readonly { readonly reason: string; readonly example: string; readonly count: number }[];
 }
 
-/** Host groups by name, the nodes of none last. */
-export function hostGroupsOf(members: Iterable<Member>, runs: Iterable<WaitingRun>): readonly HostGroupLine[] {
-  const waiting = new Map(
-    [...runs]
-      .filter((run) => run.finishedAt === null && run.waiting !== null)
-      .map(({ nodeName, waiting: why }) => [nodeName, why]),
-  );
-  return [...Map.groupBy(members, ({ hostGroup }) => hostGroup)]
-    .toSorted(([a], [b]) => (a === null ? 1 : b === null ? -1 : a < b ? -1 : 1))
-    .map(([name, nodes]) => {
-      const reasons = nodes.map((node) => waiting.get(node.name)).filter((why) => why != null);
-      return {
-        name,
-        counts: countsOf(nodes.map(({ state }) => state)),
-        waits: countsOf(reasons.map(({ reason }) => reason)).map(({ state: reason, count }) => ({
-          reason: sentenceCase(reason),
-          example: reasons.find((why) => why.reason === reason)?.description ?? "",
-          count,
-        })),
-      };
-    });
+/** Work that leaves the state of a node. */
+const STAYING = ["POWER", "BOOT_DEVICE"];
+
+/** Host groups in the order of their deployment, then by name, the nodes of none last. `runs`: of what is done now. */
+export function hostGroupsOf(
+  members: Iterable<Member>,
+  runs: Iterable<GroupRun>,
+  settings: readonly HostGroupSettings[],
+): readonly HostGroupLine[] {
+  const all = [...runs];
+  const open = new Map(all.filter(({ finishedAt }) => finishedAt === null).map((run) => [run.nodeName, run]));
+  const failed = new Set(all.filter(({ state }) => state === "FAILED").map(({ nodeName }) => nodeName));
+  const byGroup = Map.groupBy(members, ({ hostGroup }) => hostGroup);
+  const nodesOf = (group: string | null) => byGroup.get(group) ?? [];
+  const isActive = ({ name, state }: Member) => {
+    const kind = open.get(name)?.operation.kind;
+    return state === "ACTIVE" && (kind === undefined || STAYING.includes(kind));
+  };
+  const others = [...byGroup.keys()].filter((group) => !settings.some(({ name }) => name === group));
+  const line = (group: string | null, rules: readonly string[]): HostGroupLine => {
+    const nodes = nodesOf(group);
+    const reasons = nodes.map(({ name }) => open.get(name)?.waiting).filter((why) => why != null);
+    return {
+      name: group,
+      counts: countsOf(nodes.map(({ state }) => state)),
+      rules,
+      waits: countsOf(reasons.map(({ reason }) => reason)).map(({ state: reason, count }) => ({
+        reason: sentenceCase(reason),
+        // The numbers in that of a group are those of when the wait began.
+        example: reason === "GROUP" ? "" : (reasons.find((why) => why.reason === reason)?.description ?? ""),
+        count,
+      })),
+    };
+  };
+  return [
+    ...settings.map(({ name, after, tolerates, minActive }) => {
+      const total = nodesOf(name).length;
+      const failures = nodesOf(name).filter((node) => failed.has(node.name)).length;
+      const serving = nodesOf(name).filter(isServing).length;
+      return line(name, [
+        ...after.map(({ group, share }) => {
+          const nodes = nodesOf(group);
+          const needed = Math.max(1, share ? countOf(share, nodes.length, Math.ceil) : nodes.length);
+          const active = nodes.filter(isActive).length;
+          const verdict = active >= needed ? "it may begin" : `${numberText(needed - active)} missing`;
+          return `After ${group}: ${numberText(active)} of ${numberText(needed)} needed nodes active, ${verdict}.`;
+        }),
+        ...(tolerates
+          ? [
+              `Tolerates ${plural(countOf(tolerates, total, Math.floor), "failure")}${all.length === 0 ? "" : `, ${numberText(failures)} so far`}.`,
+            ]
+          : []),
+        ...(minActive
+          ? [`${numberText(serving)} in service, at least ${numberText(countOf(minActive, total, Math.ceil))} to stay.`]
+          : []),
+      ]);
+    }),
+    ...others.toSorted((a, b) => (a === null ? 1 : b === null ? -1 : a < b ? -1 : 1)).map((group) => line(group, [])),
+  ];
+}
+
+const isServing = ({ state, presence, powerState, fault }: Member) =>
+  state === "ACTIVE" && presence !== "DISAPPEARED" && powerState !== "OFF" && fault === null;
+
+function countOf({ count, percent }: ReadShare, total: number, round: (exact: number) => number): number {
+  return percent == null ? (count ?? 0) : round((percent * total) / 100);
 }
 
 function countsOf(states: readonly string[]): readonly { readonly state: string; readonly count: number }[] {
