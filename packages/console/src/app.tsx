@@ -1,5 +1,5 @@
 /** The frame of every screen: what is signed in, whether the data are live, and the screen of the address. */
-import { useEffect, useState, useSyncExternalStore } from "react";
+import { useEffect, useRef, useState, useSyncExternalStore } from "react";
 import { Route, Switch, useLocation } from "wouter";
 import { signedOut } from "./data/session.ts";
 import { connection, fleet, useStore } from "./data/streams.ts";
@@ -9,7 +9,7 @@ import { overlay, useKeys } from "./parts/keys.ts";
 import { NotFound } from "./parts/notices.tsx";
 import { Palette } from "./parts/palette.tsx";
 import { partOfPath } from "./parameters.ts";
-import { ACTIVITY, CLUSTERS, FLEET, NODES, OPERATIONS, WALL } from "./routes.ts";
+import { ACTIVITY, CLUSTERS, FLEET, NODES, OPERATIONS, WALL, titleOf } from "./routes.ts";
 import { ActivityScreen } from "./screens/activity.tsx";
 import { ClusterScreen } from "./screens/cluster.tsx";
 import { ClustersScreen } from "./screens/clusters.tsx";
@@ -36,28 +36,44 @@ function SignedIn() {
   // Followed as long as the page is open: each screen needs nodes.
   useEffect(() => fleet.subscribe(() => {}), []);
   const [path] = useLocation();
+  const main = useRef<HTMLElement>(null);
+  const opened = useRef(path);
+  useEffect(() => {
+    document.title = titleOf(path);
+    if (opened.current === path) return;
+    opened.current = path;
+    // A dialog or a row that led here took the focus with it.
+    const frame = requestAnimationFrame(() => {
+      if (document.activeElement === document.body) main.current?.focus({ preventScroll: true });
+    });
+    return () => cancelAnimationFrame(frame);
+  }, [path]);
   return (
     <>
       {path !== WALL && <Header />}
       {path !== WALL && <Overlays />}
-      <Switch>
-        <Route path={FLEET} component={FleetScreen} />
-        <Route path={WALL} component={WallScreen} />
-        <Route path={NODES} component={NodesScreen} />
-        <Route path="/nodes/:name">{({ name }) => named(name, (text) => <NodeScreen key={text} name={text} />)}</Route>
-        <Route path={CLUSTERS} component={ClustersScreen} />
-        <Route path="/clusters/:name">
-          {({ name }) => named(name, (text) => <ClusterScreen key={text} name={text} />)}
-        </Route>
-        <Route path={ACTIVITY} component={ActivityScreen} />
-        <Route path={OPERATIONS} component={OperationsScreen} />
-        <Route path="/operations/:id">
-          {({ id }) => named(id, (text) => <OperationScreen key={text} id={text} />)}
-        </Route>
-        <Route>
-          <NotFound title="This screen does not exist" />
-        </Route>
-      </Switch>
+      <main id="main" ref={main} tabIndex={-1}>
+        <Switch>
+          <Route path={FLEET} component={FleetScreen} />
+          <Route path={WALL} component={WallScreen} />
+          <Route path={NODES} component={NodesScreen} />
+          <Route path="/nodes/:name">
+            {({ name }) => named(name, (text) => <NodeScreen key={text} name={text} />)}
+          </Route>
+          <Route path={CLUSTERS} component={ClustersScreen} />
+          <Route path="/clusters/:name">
+            {({ name }) => named(name, (text) => <ClusterScreen key={text} name={text} />)}
+          </Route>
+          <Route path={ACTIVITY} component={ActivityScreen} />
+          <Route path={OPERATIONS} component={OperationsScreen} />
+          <Route path="/operations/:id">
+            {({ id }) => named(id, (text) => <OperationScreen key={text} id={text} />)}
+          </Route>
+          <Route>
+            <NotFound title="This screen does not exist" />
+          </Route>
+        </Switch>
+      </main>
     </>
   );
 }

@@ -4,7 +4,7 @@
  */
 import { useCallback } from "react";
 import { useLocation, useSearch } from "wouter";
-import { readParameters, writeParameters } from "./parameters.ts";
+import { partOfPath, readParameters, writeParameters } from "./parameters.ts";
 import type { Parameters } from "./parameters.ts";
 
 export const FLEET = "/";
@@ -27,6 +27,15 @@ export const clusterPath = (name: string) => `${CLUSTERS}/${encodeURIComponent(n
 /** The list of nodes with a filter. */
 export const nodesPath = (filter: string) => `${NODES}?filter=${encodeURIComponent(filter)}`;
 export const operationPath = (uuid: string) => `/operations/${encodeURIComponent(uuid)}`;
+
+const TITLE_LENGTH = 40;
+
+/** Of the tab, so that several of them are not alike. */
+export function titleOf(path: string): string {
+  const [, name] = SCREENS.find(([to]) => to === path) ?? [];
+  const part = path.split("/").at(-1) ?? "";
+  return `${name ?? (partOfPath(part) ?? part).slice(0, TITLE_LENGTH)} · Ostler`;
+}
 
 /** The parameters of the screen, and a function that changes some of them in place. `known`: always the same object. */
 export function useParameters<Known extends Parameters>(known: Known) {

@@ -6,6 +6,7 @@ import { startProxy } from "./proxy.ts";
 import { live, openTab } from "./tab.ts";
 import { deploysChanges } from "./cluster-scenarios.ts";
 import { edits, groups } from "./edit-scenarios.ts";
+import { worksByKeys } from "./key-scenarios.ts";
 import { judgeLooks } from "./looks.ts";
 import type { Tab } from "./tab.ts";
 import { filtersAndSelects, goesAnywhere, plansAndBegins } from "./work-scenarios.ts";
@@ -264,15 +265,18 @@ async function signsIn({ browser, check, pictures, ...lab }: Lab): Promise<void>
   const field = page.getByLabel("Token");
   await field.waitFor();
   await judgeLooks({ browser, check, pictures, ...lab }, tab, "sign-in");
-  await field.fill("wrong");
-  await page.getByRole("button", { name: "Sign in" }).click();
+  // With keys alone; the field is the first stop.
+  await page.keyboard.press("Tab");
+  await page.keyboard.type("wrong");
+  await page.keyboard.press("Enter");
   await page.getByRole("alert").waitFor();
   check(
     "a wrong token is refused, and can be corrected",
     (await field.inputValue()) === "wrong" ? [] : ["the field is empty"],
   );
-  await field.fill(token);
-  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.keyboard.press("Control+a");
+  await page.keyboard.type(token);
+  await page.keyboard.press("Enter");
   await page.getByText("Node none does not exist").waitFor();
   check(
     "after the sign-in the page is that of the address",
@@ -328,6 +332,7 @@ export const SCENARIOS: Readonly<Record<string, (lab: Lab) => Promise<void>>> = 
   addresses,
   "sign-in": signsIn,
   outage,
+  keys: worksByKeys,
   edit: edits,
   // Last: they register further nodes.
   groups,

@@ -44,8 +44,10 @@ export function useKeys(): void {
       else if (key === "?" && letterKeys.get()) overlay.set("keys");
       else if (key === "/" && letterKeys.get()) {
         event.preventDefault();
-        if (path !== NODES) navigate(NODES);
-        requestAnimationFrame(() => document.querySelector<HTMLElement>(FILTER)?.focus());
+        const focus = () => document.querySelector<HTMLElement>(FILTER)?.focus();
+        if (path === NODES) return focus();
+        navigate(NODES);
+        requestAnimationFrame(focus);
       }
     }
     document.addEventListener("keydown", press);

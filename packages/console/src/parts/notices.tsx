@@ -40,7 +40,7 @@ export function UnknownParameters({ unknown, path }: { readonly unknown: readonl
 /** The page of an address that leads to nothing. */
 export function NotFound({ title, children }: { readonly title: string; readonly children?: ReactNode }) {
   return (
-    <main className="screen" id="main">
+    <div className="screen">
       <h1>
         <Text>{title}</Text>
       </h1>
@@ -48,6 +48,6 @@ export function NotFound({ title, children }: { readonly title: string; readonly
       <p>
         <Link href={FLEET}>Show the fleet</Link>
       </p>
-    </main>
+    </div>
   );
 }

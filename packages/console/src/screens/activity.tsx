@@ -46,7 +46,7 @@ export function ActivityScreen() {
     pageOf,
   });
   return (
-    <main className="screen" id="main">
+    <div className="screen">
       <h1>Activity</h1>
       <UnknownParameters unknown={unknown} path={ACTIVITY} />
       <div className="terms">
@@ -74,7 +74,7 @@ export function ActivityScreen() {
           Earlier
         </button>
       )}
-    </main>
+    </div>
   );
 }
 

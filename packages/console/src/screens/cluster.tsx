@@ -1,6 +1,6 @@
 /** One cluster: its deployment from the first commission to the last change, on one page. */
 import { useMemo, useState } from "react";
-import { Link } from "wouter";
+import { Link, useLocation } from "wouter";
 import type { Answers } from "../../requests.ts";
 import { useRequest } from "../data/queries.ts";
 import { request } from "../data/request.ts";
@@ -51,11 +51,11 @@ export function ClusterScreen({ name }: { readonly name: string }) {
   if (error) return <NotFound title={name}>{<Problem error={error} />}</NotFound>;
   if (isWhole) return <NoSuchCluster name={name} names={[...items.values()].map((cluster) => cluster.name)} />;
   return (
-    <main className="screen" id="main" aria-busy="true">
+    <div className="screen" aria-busy="true">
       <h1>
         <Text>{name}</Text>
       </h1>
-    </main>
+    </div>
   );
 }
 
@@ -100,7 +100,7 @@ function Cluster({ row }: { readonly row: ClusterRow }) {
   const { data, error, refetch } = useRequest("clusterDetail", { name }, row.revision);
   const detail = data?.cluster ?? null;
   return (
-    <main className="screen" id="main">
+    <div className="screen">
       <h1>
         <Text>{name}</Text> <ClusterState state={state} />
       </h1>
@@ -132,7 +132,7 @@ function Cluster({ row }: { readonly row: ClusterRow }) {
           <HostGroups members={members} detail={detail} runs={[]} />
         ))}
       <Members members={members} cluster={name} />
-    </main>
+    </div>
   );
 }
 
@@ -295,6 +295,7 @@ const COLUMNS: readonly Column<NodeRow>[] = [
 ];
 
 function Members({ members, cluster }: { readonly members: readonly NodeRow[]; readonly cluster: string }) {
+  const [, navigate] = useLocation();
   return (
     <section aria-labelledby="members" className="fill">
       <h2 id="members">
@@ -303,7 +304,13 @@ function Members({ members, cluster }: { readonly members: readonly NodeRow[]; r
       <p>
         <Link href={nodesPath(`cluster:"${cluster}"`)}>Show them in the list of nodes</Link>
       </p>
-      <VirtualList label="Members" columns={COLUMNS} rows={members} idOf={({ id }) => id} />
+      <VirtualList
+        label="Members"
+        columns={COLUMNS}
+        rows={members}
+        idOf={({ id }) => id}
+        onOpen={({ name }) => navigate(nodePath(name))}
+      />
     </section>
   );
 }

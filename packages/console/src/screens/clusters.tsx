@@ -14,7 +14,7 @@ export function ClustersScreen() {
   const { unknown } = useParameters(PARAMETERS);
   const sorted = [...items.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));
   return (
-    <main className="screen" id="main" aria-busy={!isWhole}>
+    <div className="screen" aria-busy={!isWhole}>
       <h1>Clusters</h1>
       <UnknownParameters unknown={unknown} path={CLUSTERS} />
       {error && <Problem error={error} />}
@@ -34,6 +34,6 @@ export function ClustersScreen() {
           </li>
         ))}
       </ul>
-    </main>
+    </div>
   );
 }

@@ -28,7 +28,7 @@ export function FleetScreen() {
   const [pointed, setPointed] = useState<NodeRow | null>(null);
   const [, navigate] = useLocation();
   return (
-    <main className="screen" id="main">
+    <div className="screen">
       <h1>Fleet</h1>
       <UnknownParameters unknown={unknown} path={FLEET} />
       {error && <Problem error={error} />}
@@ -53,7 +53,7 @@ export function FleetScreen() {
           </>
         )}
       </p>
-    </main>
+    </div>
   );
 }
 

@@ -40,11 +40,11 @@ export function NodeScreen({ name }: { readonly name: string }) {
   if (data) return <NoSuchNode name={name} />;
   if (error) return <NotFound title={name}>{<Problem error={error} onAgain={() => void refetch()} />}</NotFound>;
   return (
-    <main className="screen" id="main" aria-busy="true">
+    <div className="screen" aria-busy="true">
       <h1>
         <Text>{name}</Text>
       </h1>
-    </main>
+    </div>
   );
 }
 
@@ -89,7 +89,7 @@ function Node({ node, version }: NodeProps) {
   const ordered = [...runs.items.values()].toSorted((a, b) => (a.createdAt < b.createdAt ? 1 : -1));
   const run = ordered.find(({ id }) => id === values.run) ?? ordered[0];
   return (
-    <main className="screen" id="main">
+    <div className="screen">
       <h1>
         <Text>{name}</Text> <NodeState state={state} />
         {targetState !== null && targetState !== state && (
@@ -113,7 +113,7 @@ function Node({ node, version }: NodeProps) {
       <Facts node={node} clusterName={cluster?.name ?? null} />
       <LifeLine name={name} version={version} />
       <Inventory name={name} version={version} />
-    </main>
+    </div>
   );
 }
 

@@ -43,7 +43,7 @@ export function NodesScreen() {
     ...(sort === null ? [`sort=${values.sort}`.slice(0, 40)] : []),
   ];
   return (
-    <main className="screen" id="main">
+    <div className="screen">
       <h1>Nodes</h1>
       <UnknownParameters unknown={notKnown} path={NODES} />
       <FilterField text={filter} flaw={read.flaw} onChange={(text) => change({ filter: text })} />
@@ -54,7 +54,7 @@ export function NodesScreen() {
         onSort={(text) => change({ sort: text })}
         onColumns={(chosen) => change({ columns: writeColumns(chosen) })}
       />
-    </main>
+    </div>
   );
 }
 

@@ -1,7 +1,7 @@
 /** One operation: what it does to each node, why it failed, and how to stop it. */
 import type { ItemsView } from "ostler-client";
 import { useState } from "react";
-import { Link } from "wouter";
+import { Link, useLocation } from "wouter";
 import { useRequest } from "../data/queries.ts";
 import { useOperation, useRunsOfOperation } from "../data/streams.ts";
 import type { OperationRow, RunRow } from "../data/streams.ts";
@@ -36,9 +36,9 @@ export function OperationScreen({ id }: { readonly id: string }) {
   if (view.error) return <NotFound title="This operation cannot be shown">{<Problem error={view.error} />}</NotFound>;
   if (view.isWhole) return <NotFound title={`Operation ${id.slice(0, 60)} does not exist`} />;
   return (
-    <main className="screen" id="main" aria-busy="true">
+    <div className="screen" aria-busy="true">
       <h1>Operation</h1>
-    </main>
+    </div>
   );
 }
 
@@ -50,7 +50,7 @@ function Operation({ operation }: { readonly operation: OperationRow }) {
   const detail = useRequest("operationDetail", { id }, version).data?.operation;
   const only = values.runs ?? null;
   return (
-    <main className="screen" id="main">
+    <div className="screen">
       <h1>
         <Text>{operationName(operation)}</Text> <WorkState state={state} />
       </h1>
@@ -93,7 +93,7 @@ function Operation({ operation }: { readonly operation: OperationRow }) {
       )}
       <Steps runs={runs.items} />
       <Runs view={runs} totalCount={operation.totalCount} only={only} />
-    </main>
+    </div>
   );
 }
 
@@ -262,7 +262,11 @@ const RUN_COLUMNS: readonly Column<RunRow>[] = [
   {
     name: "Node",
     width: "minmax(120px, 1fr)",
-    show: ({ nodeName }) => <Link href={nodePath(nodeName)}>{nodeName}</Link>,
+    show: ({ nodeName }) => (
+      <Link href={nodePath(nodeName)} tabIndex={-1}>
+        {nodeName}
+      </Link>
+    ),
   },
   { name: "State", width: "130px", show: ({ state }) => <WorkState state={state} /> },
   { name: "Now", width: "minmax(160px, 3fr)", show: (run) => <Text>{runText(run)}</Text> },
@@ -275,6 +279,7 @@ interface RunsProps {
 }
 
 function Runs({ view: { items, isWhole, error }, totalCount, only }: RunsProps) {
+  const [, navigate] = useLocation();
   const rows = [...items.values()]
     .filter(({ state }) => only === null || state === only)
     .toSorted((a, b) => urgencyOf(a.state) - urgencyOf(b.state) || (a.nodeName < b.nodeName ? -1 : 1));
@@ -290,7 +295,14 @@ function Runs({ view: { items, isWhole, error }, totalCount, only }: RunsProps) 
         )}
       </h2>
       {error && <Problem error={error} />}
-      <VirtualList label="Runs" columns={RUN_COLUMNS} rows={rows} idOf={({ id }) => id} isBusy={!isWhole} />
+      <VirtualList
+        label="Runs"
+        columns={RUN_COLUMNS}
+        rows={rows}
+        idOf={({ id }) => id}
+        onOpen={({ nodeName }) => navigate(nodePath(nodeName))}
+        isBusy={!isWhole}
+      />
     </section>
   );
 }

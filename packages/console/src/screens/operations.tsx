@@ -36,7 +36,7 @@ export function OperationsScreen() {
   const version = useThrottled([...useStore(running).items.values()].map(changeOf).join(), PAUSE_MS);
   const pages = usePages("operations", { variables: { filter, first: FIRST }, version, pageOf: operationsPage });
   return (
-    <main className="screen" id="main">
+    <div className="screen">
       <h1>Operations</h1>
       <UnknownParameters unknown={unknown} path={OPERATIONS} />
       <div className="terms">
@@ -52,7 +52,7 @@ export function OperationsScreen() {
         <TextFilter label="Text of the reason or failure" value={values.text} onChange={(text) => change({ text })} />
       </div>
       <OperationHistory pages={pages} />
-    </main>
+    </div>
   );
 }
 

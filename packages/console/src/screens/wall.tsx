@@ -21,7 +21,7 @@ export function WallScreen() {
   const operations = [...useStore(running).items.values()].toSorted((a, b) => (a.createdAt < b.createdAt ? 1 : -1));
   const height = Math.max(HEIGHT_MIN, window.innerHeight - TOP - SECTION * view.sections.length);
   return (
-    <main className="screen wall" id="main">
+    <div className="screen wall">
       <div className="wall-top">
         <h1>Ostler</h1>
         <ConnectionStatus />
@@ -55,6 +55,6 @@ export function WallScreen() {
         </section>
       )}
       <FleetMap view={view} only={null} onPoint={() => {}} onOpen={() => {}} height={height} />
-    </main>
+    </div>
   );
 }

@@ -60,6 +60,7 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
   /** One for the life of the dialog: a double click and a repeated request begin work once. */
   const [key] = useState(() => crypto.randomUUID());
   const isSent = useRef(false);
+  const isDone = useRef(false);
   const refused = useRef<Outlook | null>(null);
   const shownVersion = useThrottled(answers === "START" ? "" : version, PAUSE_MS);
   const [, navigate] = useLocation();
@@ -93,6 +94,14 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
     };
   }, [plans, content, isPlannable, shownVersion]);
 
+  // The button that led here is disabled as soon as the work has begun, and would lose the focus.
+  useEffect(
+    () => () => {
+      if (isDone.current) queueMicrotask(() => document.querySelector("main")?.focus({ preventScroll: true }));
+    },
+    [],
+  );
+
   const isCurrent = isPlannable && planned?.terms === content;
   const outlook = planned?.outlook ?? null;
 
@@ -119,6 +128,7 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
 
   function finish({ sentence }: Outlook, operations: readonly string[]): void {
     if (answers === "INTERRUPT") announce(operations, { verb: name, sentence, at: new Date().toISOString() });
+    isDone.current = true;
     onClose();
     const [operation] = operations;
     if (operation !== undefined) navigate(operationPath(operation));
@@ -129,7 +139,7 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
     <Dialog.Root open onOpenChange={(isOpen) => isOpen || isSending || onClose()}>
       <Dialog.Portal>
         <Dialog.Backdrop className="backdrop" />
-        <Dialog.Popup className="dialog">
+        <Dialog.Popup className="dialog" finalFocus={() => !isDone.current}>
           <Dialog.Title>
             {name} <Text>{object}</Text>
           </Dialog.Title>
