@@ -73,7 +73,7 @@ function Group({ group, onPropose }: GroupProps) {
         </span>
         {proposal && (
           <button type="button" onClick={() => onPropose(proposal)}>
-            {isWork(proposal.mutation) ? WORK[proposal.mutation].name : sentenceCase(suggestion.action)}…
+            {WORK[proposal.mutation].name.replace(/ of$/, "")}…
           </button>
         )}
       </div>
@@ -116,6 +116,6 @@ function proposalOf({ suggestion, nodes, nodeCount, kind }: AttentionGroup): Pro
   return {
     mutation,
     input: (isAll ? inputForAll : input) as Proposal["input"],
-    object: plural(count, `${sentenceCase(kind).toLowerCase()} node`),
+    object: plural(count, kind === "FAILED" ? "failed node" : "node"),
   };
 }

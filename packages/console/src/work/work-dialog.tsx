@@ -200,7 +200,7 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
                 className={mutation === "abort" || mutation === "deleteNodes" ? "danger" : "primary"}
                 disabled={isSending || !isCurrent || isReasonMissing || !isReady(outlook, typed)}
               >
-                {answers === "WAVES" || !outlook ? name : `${name} ${plural(outlook.acceptedCount, "node")}`}
+                {answers === "WAVES" ? name : `${name} ${outlook ? plural(outlook.acceptedCount, "node") : object}`}
               </button>
             </div>
           </form>
