@@ -1,3 +1,5 @@
+// First: the size of text is read of it.
+import "./style.css";
 import { CSPProvider } from "@base-ui/react/csp-provider";
 import { QueryClientProvider } from "@tanstack/react-query";
 import { StrictMode } from "react";
@@ -5,7 +7,6 @@ import { createRoot } from "react-dom/client";
 import { Router } from "wouter";
 import { App } from "./app.tsx";
 import { queryClient } from "./data/queries.ts";
-import "./style.css";
 
 const root = document.querySelector("#root");
 if (!root) throw new Error("index.html has no element #root.");

@@ -303,20 +303,34 @@ async function wall(lab: Lab): Promise<void> {
   check("nothing is wrong on the wall", tab.flaws);
 }
 
-/** At 320 pixels no screen is wider than the window. */
+/** At 320 pixels, and with text of twice the size, no screen is wider than the window. */
 async function narrow(lab: Lab): Promise<void> {
   const { check } = lab;
-  await using tab = await lab.open("/", { viewport: { width: 320, height: 700 } });
-  const { page } = tab;
   const screens = ["/", "/nodes", "/clusters", "/clusters/berlin", "/operations", "/activity", `/nodes/${nameOf(10)}`];
-  for (const path of screens) {
-    await page.goto(`${lab.proxy.url}/console${path}`);
-    await live(page);
-    await page.getByRole("heading", { level: 1 }).waitFor();
-    const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-    check(`${path} fits into 320 pixels`, wide <= 0 ? [] : [`${wide} pixels too wide`]);
+  for (const [width, size] of [
+    [320, 16],
+    [640, 32],
+  ] as const) {
+    await using tab = await lab.open("/", { viewport: { width, height: 700 } });
+    const { page } = tab;
+    const session = await page.context().newCDPSession(page);
+    await session.send("Page.setFontSizes", { fontSizes: { standard: size } });
+    for (const path of screens) {
+      await page.goto(`${lab.proxy.url}/console${path}`);
+      await live(page);
+      await page.getByRole("heading", { level: 1 }).waitFor();
+      const { wide, text } = await page.evaluate(() => ({
+        wide: document.documentElement.scrollWidth - innerWidth,
+        text: parseFloat(getComputedStyle(document.querySelector("main") ?? document.body).fontSize),
+      }));
+      const flaws = [
+        ...(wide <= 0 ? [] : [`${wide} pixels too wide`]),
+        ...(text === size * 0.875 ? [] : [`the text has ${text} pixels`]),
+      ];
+      check(`${path} fits into ${width} pixels with text of ${size}`, flaws);
+    }
+    check(`nothing is wrong in a window of ${width} pixels`, tab.flaws);
   }
-  check("nothing is wrong on a narrow window", tab.flaws);
 }
 
 export const SCENARIOS: Readonly<Record<string, (lab: Lab) => Promise<void>>> = {

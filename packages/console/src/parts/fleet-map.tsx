@@ -59,32 +59,34 @@ export function FleetMap({ view, only, onPoint, onOpen, isLinked = false, height
       </div>
       <details>
         <summary>The same as a table</summary>
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Cluster</th>
-              {FAMILIES.map((family) => (
-                <th key={family} scope="col">
-                  <span className="state" data-family={family}>
-                    {FAMILY_NAMES[family]}
-                  </span>
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {sections.map(({ cluster }) => (
-              <tr key={cluster ?? ""}>
-                <th scope="row">
-                  <ClusterName name={cluster} isLinked={isLinked} />
-                </th>
+        <div className="scroll">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">Cluster</th>
                 {FAMILIES.map((family) => (
-                  <td key={family}>{numberText(families.get(cluster)?.[family] ?? 0)}</td>
+                  <th key={family} scope="col">
+                    <span className="state" data-family={family}>
+                      {FAMILY_NAMES[family]}
+                    </span>
+                  </th>
                 ))}
               </tr>
-            ))}
-          </tbody>
-        </table>
+            </thead>
+            <tbody>
+              {sections.map(({ cluster }) => (
+                <tr key={cluster ?? ""}>
+                  <th scope="row">
+                    <ClusterName name={cluster} isLinked={isLinked} />
+                  </th>
+                  {FAMILIES.map((family) => (
+                    <td key={family}>{numberText(families.get(cluster)?.[family] ?? 0)}</td>
+                  ))}
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
       </details>
     </section>
   );

@@ -5,8 +5,9 @@ import { useRunLog } from "../data/streams.ts";
 import { numberText, plural } from "../words/numbers.ts";
 import { cut, plainText } from "../words/plain-text.ts";
 import { Problem } from "./notices.tsx";
+import { TEXT_SCALE } from "./text.tsx";
 
-const LINE_HEIGHT = 19;
+const LINE_HEIGHT = 19 * TEXT_SCALE;
 /** With room for a scroll bar. */
 const PADDING = 26;
 const OVERSCAN = 10;

@@ -8,10 +8,11 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useRef, useState } from "react";
 import type { KeyboardEvent, ReactNode } from "react";
 import { letterKeys } from "./keys.ts";
+import { TEXT_SCALE } from "./text.tsx";
 
 export interface Column<Row> {
   readonly name: string;
-  /** A track of a grid, as `minmax(120px, 1fr)`. */
+  /** A track of a grid, as `minmax(120px, 1fr)`, at the usual size of text. */
   readonly width: string;
   readonly show: (row: Row) => ReactNode;
   /** `none`: it can be sorted, and is not. */
@@ -36,9 +37,10 @@ interface VirtualListProps<Row> {
   readonly onSort?: (column: string) => void;
 }
 
-const COLUMN_MIN = 110;
-const CHECKBOX = "40px";
-const ROW_HEIGHT = 30;
+/** Pixels at the usual size of text, as in the widths of columns. */
+const COLUMN_MIN = 110 * TEXT_SCALE;
+const CHECKBOX = `${Math.max(40, 26 * TEXT_SCALE)}px`;
+const ROW_HEIGHT = 30 * TEXT_SCALE;
 const BORDERS = 4;
 const OVERSCAN = 6;
 
@@ -63,7 +65,8 @@ export function VirtualList<Row>(props: VirtualListProps<Row>) {
     if (document.activeElement === scroller.current && shown >= 0) virtual.scrollToIndex(shown);
   }, [shown]);
   const items = virtual.getVirtualItems();
-  const template = [...(selection ? [CHECKBOX] : []), ...columns.map(({ width }) => width)].join(" ");
+  const widths = columns.map(({ width }) => width.replaceAll(/\d+px/g, (px) => `${parseInt(px, 10) * TEXT_SCALE}px`));
+  const template = [...(selection ? [CHECKBOX] : []), ...widths].join(" ");
   const minWidth = columns.length * COLUMN_MIN;
   const setPlace = (index: number) => {
     const row = rows[index];
