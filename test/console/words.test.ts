@@ -2,9 +2,9 @@
 import { describe, expect, test } from "vitest";
 import { NODE_STATES } from "../../packages/client/src/node-state.ts";
 import { partOfPath, readParameters, writeParameters } from "../../packages/console/src/parameters.ts";
-import { groupText } from "../../packages/console/src/words/attention.ts";
+import { byUrgency, groupText } from "../../packages/console/src/words/attention.ts";
 import { nodeSentence } from "../../packages/console/src/words/nodes.ts";
-import { agoText, durationText, plural, timeText } from "../../packages/console/src/words/numbers.ts";
+import { agoText, durationText, plural, timeText, withLocalTimes } from "../../packages/console/src/words/numbers.ts";
 import { operationName, restartRefusal, waveText } from "../../packages/console/src/words/operations.ts";
 import { runText } from "../../packages/console/src/words/runs.ts";
 import { cut, plainText } from "../../packages/console/src/words/plain-text.ts";
@@ -108,9 +108,24 @@ describe("lines", () => {
       "Deploy failed: gone, and 1 other cause",
     ],
     [{ kind: "ON_HOLD", state: null, step: null, cause: "checked by hand", causeCount: 0 }, "on hold: checked by hand"],
+    [
+      { kind: "PENDING_CHANGES", state: null, step: null, cause: "new", causeCount: 1, cluster: { name: "oslo" } },
+      "not as cluster oslo wants it: new",
+    ],
     [{ kind: "LOST", state: null, step: null, cause: "new", causeCount: 3 }, "Lost: new, and 2 other causes"],
   ])("what needs attention is one line: case %#", (group, line) => {
     expect(groupText(group)).toBe(line);
+  });
+
+  test("what is broken comes before larger groups that wait", () => {
+    const kinds = ["PENDING_CHANGES", "FAILED", "STOPPED", "FAULT"].map((kind) => ({ kind }));
+    expect(byUrgency(kinds).map(({ kind }) => kind)).toEqual(["FAILED", "FAULT", "PENDING_CHANGES", "STOPPED"]);
+  });
+
+  test("a time of the service in a sentence is shown as a time of this page", () => {
+    const text = "It continues at 2026-01-02T10:00:05.123Z, or later.";
+    const shown = timeText("2026-01-02T10:00:05.123Z", new Date(0));
+    expect(withLocalTimes(text, new Date(0))).toBe(`It continues at ${shown}, or later.`);
   });
 
   test("an operation has the name of its cluster, or the number of its nodes", () => {

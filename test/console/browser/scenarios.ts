@@ -159,7 +159,8 @@ async function manyRuns(lab: Lab): Promise<void> {
   await grid.getByText(nodes.at(-1) ?? "").waitFor();
   await page.getByRole("button", { name: "Abort…" }).click();
   const dialog = page.getByRole("dialog");
-  await dialog.getByText(/^2 nodes end now.*118 nodes have not begun and stay as they are\./).waitFor();
+  const before = /^2 nodes end now.*118 nodes have not begun and stay as they are\./;
+  await dialog.locator(".sentence").getByText(before).waitFor();
   const send = dialog.getByRole("button", { name: "Abort 120 nodes" });
   check("an abort that powers off several nodes needs their number", (await send.isDisabled()) ? [] : ["it does not"]);
   await dialog.getByLabel(/^Type 2/).fill("2");

@@ -1,9 +1,9 @@
-/** The groups that need a person, the largest group first, each with the action that may help. */
+/** The groups that need a person, what is broken first, each with the action that may help. */
 import { useState } from "react";
 import { Link } from "wouter";
 import type { Attention, AttentionGroup } from "../data/streams.ts";
 import { nodePath, operationPath } from "../routes.ts";
-import { groupText } from "../words/attention.ts";
+import { byUrgency, groupText } from "../words/attention.ts";
 import { numberText, plural } from "../words/numbers.ts";
 import { sentenceCase } from "../words/states.ts";
 import { WORK, isWork } from "../words/verbs.ts";
@@ -21,7 +21,7 @@ export function AttentionList({ answer }: { readonly answer: Attention }) {
       <h2 id="attention">
         Needs attention <b>{numberText(nodeCount)}</b>
       </h2>
-      <GroupList groups={groups} />
+      <GroupList groups={byUrgency(groups)} />
       {otherGroupCount > 0 && <p>and {plural(otherGroupCount, "other group")}</p>}
     </section>
   );
@@ -43,6 +43,7 @@ export function GroupList({ groups }: { readonly groups: readonly AttentionGroup
               group.state,
               group.detail,
               group.operation?.uuid,
+              group.cluster?.name,
             ].join(" ")}
             group={group}
             onPropose={setProposal}

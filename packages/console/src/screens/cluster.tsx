@@ -34,6 +34,7 @@ import {
 import type { Edited } from "../words/edits.ts";
 import { marksOf } from "../words/nodes.ts";
 import { numberText, plural } from "../words/numbers.ts";
+import { runText } from "../words/runs.ts";
 import type { Proposal } from "../work/outlook.ts";
 import { VerbBar } from "../work/verb-bar.tsx";
 import { WorkDialog } from "../work/work-dialog.tsx";
@@ -125,13 +126,11 @@ function Cluster({ row }: { readonly row: ClusterRow }) {
           />
         </section>
       )}
-      {detail &&
-        (current ? (
-          <WaitingGroups members={members} detail={detail} operation={current} />
-        ) : (
-          <HostGroups members={members} detail={detail} runs={[]} />
-        ))}
-      <Members members={members} cluster={name} />
+      {current ? (
+        <WorkingNodes cluster={name} members={members} detail={detail} operation={current} />
+      ) : (
+        <Nodes cluster={name} members={members} detail={detail} runs={NO_RUNS} />
+      )}
     </div>
   );
 }
@@ -218,17 +217,36 @@ function editingOf(
   };
 }
 
+interface NodesProps {
+  readonly cluster: string;
+  readonly members: readonly NodeRow[];
+  readonly detail: Detail | null;
+}
+
+const NO_RUNS: readonly RunRow[] = [];
+
+function WorkingNodes({ operation, ...nodes }: NodesProps & { readonly operation: OperationRow }) {
+  const { items } = useRunsOfOperation(operation.id);
+  const runs = useMemo(() => [...items.values()], [items]);
+  return <Nodes {...nodes} runs={runs} />;
+}
+
+function Nodes({ cluster, members, detail, runs }: NodesProps & { readonly runs: readonly RunRow[] }) {
+  return (
+    <>
+      {detail && <HostGroups members={members} detail={detail} runs={runs} />}
+      <Members cluster={cluster} members={members} runs={runs} />
+    </>
+  );
+}
+
 interface GroupsProps {
   readonly members: readonly NodeRow[];
   readonly detail: Detail;
+  readonly runs: readonly RunRow[];
 }
 
-function WaitingGroups({ operation, ...groups }: GroupsProps & { readonly operation: OperationRow }) {
-  const { items: runs } = useRunsOfOperation(operation.id);
-  return <HostGroups {...groups} runs={runs.values()} />;
-}
-
-function HostGroups({ members, detail, runs }: GroupsProps & { readonly runs: Iterable<RunRow> }) {
+function HostGroups({ members, detail, runs }: GroupsProps) {
   const [isOpen, setOpen] = useState(false);
   return (
     <section aria-labelledby="host-groups">
@@ -275,7 +293,11 @@ function HostGroups({ members, detail, runs }: GroupsProps & { readonly runs: It
   );
 }
 
-const COLUMNS: readonly Column<NodeRow>[] = [
+interface MemberRow extends NodeRow {
+  readonly run: RunRow | undefined;
+}
+
+const COLUMNS: readonly Column<MemberRow>[] = [
   {
     name: "Node",
     width: "minmax(120px, 1fr)",
@@ -290,12 +312,22 @@ const COLUMNS: readonly Column<NodeRow>[] = [
   {
     name: "Now",
     width: "minmax(140px, 3fr)",
-    show: (node) => <Text>{[node.lastError?.message, ...marksOf(node)].filter(Boolean).join(" · ")}</Text>,
+    show: (node) => (
+      <Text>
+        {[node.run ? runText(node.run) : node.lastError?.message, ...marksOf(node)].filter(Boolean).join(" · ")}
+      </Text>
+    ),
   },
 ];
 
-function Members({ members, cluster }: { readonly members: readonly NodeRow[]; readonly cluster: string }) {
+interface MembersProps extends Pick<NodesProps, "cluster" | "members"> {
+  readonly runs: readonly RunRow[];
+}
+
+function Members({ cluster, members, runs }: MembersProps) {
   const [, navigate] = useLocation();
+  const open = new Map(runs.filter(({ finishedAt }) => finishedAt === null).map((run) => [run.nodeName, run]));
+  const rows = members.map((node) => ({ ...node, run: open.get(node.name) }));
   return (
     <section aria-labelledby="members" className="fill">
       <h2 id="members">
@@ -307,7 +339,7 @@ function Members({ members, cluster }: { readonly members: readonly NodeRow[]; r
       <VirtualList
         label="Members"
         columns={COLUMNS}
-        rows={members}
+        rows={rows}
         idOf={({ id }) => id}
         onOpen={({ name }) => navigate(nodePath(name))}
       />

@@ -164,7 +164,7 @@ function Interrupts({ operation }: { readonly operation: OperationRow }) {
             {interruptBy !== null && (
               <>
                 {" "}
-                by <Text>{interruptBy}</Text>
+                by <Text>{interruptBy === "engine" ? "the service, after a failure or a timeout" : interruptBy}</Text>
               </>
             )}
             {interruptReason !== null && (

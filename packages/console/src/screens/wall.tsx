@@ -5,7 +5,7 @@ import { useFleetView } from "../parts/fleet-view.ts";
 import { FleetMap } from "../parts/fleet-map.tsx";
 import { OperationLine } from "../parts/operation-line.tsx";
 import { Text } from "../parts/text.tsx";
-import { groupText } from "../words/attention.ts";
+import { byUrgency, groupText } from "../words/attention.ts";
 import { numberText } from "../words/numbers.ts";
 import { familyOf, sentenceCase } from "../words/states.ts";
 
@@ -39,11 +39,23 @@ export function WallScreen() {
             Needs attention <b>{numberText(value.nodeCount)}</b>
           </h2>
           <ul className="groups">
-            {value.groups.slice(0, SHOWN).map((group) => (
-              <li key={[group.kind, group.code, group.step, group.driver, group.state, group.detail].join(" ")}>
-                <b>{numberText(group.nodeCount)}</b> × <Text>{groupText(group)}</Text>
-              </li>
-            ))}
+            {byUrgency(value.groups)
+              .slice(0, SHOWN)
+              .map((group) => (
+                <li
+                  key={[
+                    group.kind,
+                    group.code,
+                    group.step,
+                    group.driver,
+                    group.state,
+                    group.detail,
+                    group.cluster?.name,
+                  ].join(" ")}
+                >
+                  <b>{numberText(group.nodeCount)}</b> × <Text>{groupText(group)}</Text>
+                </li>
+              ))}
           </ul>
         </section>
       )}

@@ -7,6 +7,8 @@ interface Group {
   readonly step: string | null;
   readonly cause: string;
   readonly causeCount: number;
+  /** Of pending changes. */
+  readonly cluster?: { readonly name: string } | null;
 }
 
 const KINDS: Readonly<Record<string, string>> = {
@@ -23,11 +25,22 @@ const KINDS: Readonly<Record<string, string>> = {
 };
 
 /** `write_image: no space left, and 2 other causes`. */
-export function groupText({ kind, state, step, cause, causeCount }: Group): string {
-  const where = kind === "FAILED" ? (step ?? sentenceCase(state ?? "FAILED")) : (KINDS[kind] ?? sentenceCase(kind));
+export function groupText({ kind, state, step, cause, causeCount, cluster }: Group): string {
+  const where = cluster
+    ? `not as cluster ${cluster.name} wants it`
+    : kind === "FAILED"
+      ? (step ?? sentenceCase(state ?? "FAILED"))
+      : (KINDS[kind] ?? sentenceCase(kind));
   const others = causeCount > 1 ? `, and ${causeCount - 1} other ${causeCount === 2 ? "cause" : "causes"}` : "";
   return `${where}: ${cause}${others}`;
 }
 
 /** `RESUME_WAVES` → `Resume waves`. */
 export const actionName = sentenceCase;
+
+const isBroken = ({ kind }: Pick<Group, "kind">) => kind === "FAILED" || kind === "FAULT";
+
+/** What is broken first; the service has the largest groups first. */
+export function byUrgency<One extends Pick<Group, "kind">>(groups: readonly One[]): readonly One[] {
+  return groups.toSorted((a, b) => Number(isBroken(b)) - Number(isBroken(a)));
+}

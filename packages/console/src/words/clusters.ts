@@ -1,5 +1,5 @@
 /** Clusters in few words: their states, what their host groups wait for, and changes of their variables. */
-import { numberText, plural } from "./numbers.ts";
+import { numberText, plural, withLocalTimes } from "./numbers.ts";
 import { familyOf, sentenceCase } from "./states.ts";
 import type { Family } from "./states.ts";
 import type { ReadShare } from "./terms.ts";
@@ -79,7 +79,8 @@ export function hostGroupsOf(
       waits: countsOf(reasons.map(({ reason }) => reason)).map(({ state: reason, count }) => ({
         reason: sentenceCase(reason),
         // The numbers in that of a group are those of when the wait began.
-        example: reason === "GROUP" ? "" : (reasons.find((why) => why.reason === reason)?.description ?? ""),
+        example:
+          reason === "GROUP" ? "" : withLocalTimes(reasons.find((why) => why.reason === reason)?.description ?? ""),
         count,
       })),
     };

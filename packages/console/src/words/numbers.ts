@@ -29,3 +29,8 @@ export function timeText(time: string | Date, now: Date): string {
 export function agoText(time: string, now: Date): string {
   return `${durationText((now.getTime() - new Date(time).getTime()) / 1_000)} ago`;
 }
+
+/** Times in a sentence of the service, such as `2026-01-02T10:00:00.123Z`, as this page shows times. */
+export function withLocalTimes(text: string, now = new Date()): string {
+  return text.replaceAll(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/g, (time) => timeText(time, now));
+}

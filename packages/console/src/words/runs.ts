@@ -1,4 +1,5 @@
 /** The present work of a run, or its end, in one line. */
+import { withLocalTimes } from "./numbers.ts";
 
 interface Run {
   readonly state: string;
@@ -37,7 +38,7 @@ export function runText({
     purpose === "CLEAN_UP" ? "Clean-up" : null,
     failure?.message ?? null,
     step,
-    waiting?.description ?? null,
+    waiting && withLocalTimes(waiting.description),
     abortPendingAfterStep === null ? null : `Abort after ${abortPendingAfterStep}`,
   ]
     .filter((part) => part !== null)
