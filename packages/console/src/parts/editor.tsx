@@ -1,7 +1,7 @@
 /**
  * Fields that are saved together, for the revision that was read: if another person has changed one of them meanwhile,
- * nothing is saved, the differences are named, and what was typed stays. A change of something else is no reason to
- * refuse, so the save is sent again for the new revision.
+ * nothing is saved, the differences are named, and what was typed stays. After a change of something else the save is
+ * sent again for the new revision.
  */
 import { Dialog } from "@base-ui/react/dialog";
 import { useId, useState } from "react";

@@ -40,7 +40,7 @@ export const actionName = sentenceCase;
 
 const isBroken = ({ kind }: Pick<Group, "kind">) => kind === "FAILED" || kind === "FAULT";
 
-/** What is broken first; the service has the largest groups first. */
+/** Broken nodes first; the service has the largest groups first. */
 export function byUrgency<One extends Pick<Group, "kind">>(groups: readonly One[]): readonly One[] {
   return groups.toSorted((a, b) => Number(isBroken(b)) - Number(isBroken(a)));
 }

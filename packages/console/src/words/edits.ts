@@ -1,6 +1,6 @@
 /**
- * What an editor changes, as texts of its fields: of a node, of the variables of a cluster, of its host groups. A save
- * sends what differs from the texts that were read; what another person changed meanwhile is what differs there.
+ * Editors as texts of their fields: of a node, of the variables of a cluster, of its host groups. A save sends what
+ * differs from the texts that were read; another person has changed what differs there.
  */
 import { changedKeys, variablesPatch } from "./clusters.ts";
 import type { HostGroupSettings } from "./clusters.ts";
@@ -12,7 +12,7 @@ export type Texts = Readonly<Record<string, string>>;
 
 export interface EditField {
   readonly name: string;
-  /** What is after a comma or in brackets explains it. */
+  /** Words after a comma or in brackets explain it. */
   readonly label: string;
   readonly kind: "line" | "lines" | "json" | "check" | "choice";
   readonly hint?: string;
@@ -22,7 +22,7 @@ export interface EditField {
   readonly group?: string;
 }
 
-/** What was read, to compare with. */
+/** As it was read, to compare with. */
 export interface Edited {
   readonly revision: number;
   readonly texts: Texts;
