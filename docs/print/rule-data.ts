@@ -817,6 +817,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "A reboot ends when the machine is on again, also where the BMC first shows for a time that it is still on.",
       },
       {
+        id: "R-1300",
+        rule: "A change of power that a BMC accepts and does not make, or refuses in its present state, is requested again until the time limit, unless that would take it back.",
+      },
+      {
         id: "R-802",
         rule: "A medium that was not fetched after the start from it is started once more by the other boot source of the BMC for it, such as `UsbCd` in place of `Cd`.",
       },

@@ -25,6 +25,12 @@ type IpmiCall = Call<IpmiSettings>;
 
 const POLL_FIRST_MILLISECONDS = 250;
 const POLL_LONGEST_MILLISECONDS = 2000;
+/**
+ * Until a power change is requested again, which BMCs lose or refuse that are in the one before; at most this share of
+ * the time that is left.
+ */
+const LOST_MILLISECONDS = 30_000;
+const LOST_SHARE = 0.25;
 /** Hundreds of sensors of a slow BMC take a minute or more. */
 const SENSORS_SECONDS = 150;
 
@@ -103,36 +109,51 @@ async function bringTo(ipmitool: Ipmitool, call: IpmiCall, target: Target, curre
     words: ["chassis", "power", target.word],
     expect: /^Chassis Power Control:/m,
   };
-  call.log(`BMC ${bmcName(call.settings)} is asked to ${target.task}.`);
-  await ipmitool.run(call, command).catch((error: unknown) => {
-    // The command may have arrived although no reply did. The state of the machine decides.
-    if (!(error instanceof IpmiError) || error.kind !== "TIMEOUT") throw error;
-  });
-  await waitFor(ipmitool, call, target);
+  const milliseconds = Math.min(LOST_MILLISECONDS, timeLeft(call) * LOST_SHARE);
+  for (;;) {
+    call.log(`BMC ${bmcName(call.settings)} is asked to ${target.task}.`);
+    const refusal = await ipmitool.run(call, command).then(
+      () => undefined,
+      (error: unknown) => {
+        // The command may have arrived although no reply did, and a BMC refuses what it is doing already.
+        if (error instanceof IpmiError && error.kind === "TIMEOUT") return undefined;
+        if (error instanceof IpmiError && error.kind === "REFUSED" && error.retryable) return error;
+        throw error;
+      },
+    );
+    const isLast = timeLeft(call) < 2 * milliseconds;
+    const mayRepeat = refusal !== undefined || (target.word !== "soft" && !isLast);
+    if (await waitFor(ipmitool, call, target, mayRepeat ? milliseconds : Infinity)) return;
+    if (refusal && isLast) throw refusal;
+  }
 }
 
 /**
- * Polls the power until it is as requested. BMCs stop answering while power changes, so a retryable failure does not
- * end it.
+ * Polls the power until it is as requested; false if it is not after the milliseconds. BMCs stop answering while power
+ * changes, so a retryable failure does not end it.
  */
 async function waitFor(
   ipmitool: Ipmitool,
   call: IpmiCall,
   target: { readonly state: PowerState; readonly task: string },
-): Promise<void> {
+  milliseconds: number,
+): Promise<boolean> {
+  const end = performance.now() + milliseconds;
   let failure: unknown;
   for (let pause = POLL_FIRST_MILLISECONDS; ; pause = Math.min(pause * 2, POLL_LONGEST_MILLISECONDS)) {
     try {
-      if ((await readPower(ipmitool, call)) === target.state) return;
+      if ((await readPower(ipmitool, call)) === target.state) return true;
       failure = undefined;
     } catch (error) {
       if (!call.signal.aborted && !(error instanceof IpmiError && error.retryable)) throw error;
       failure = error;
     }
     // A signal that fires ends the pause early; the lines below check its reason.
-    await sleep(Math.min(pause, timeLeft(call)), undefined, { signal: call.signal }).catch(() => undefined);
+    const left = Math.max(1, Math.min(pause, timeLeft(call), end - performance.now()));
+    await sleep(left, undefined, { signal: call.signal }).catch(() => undefined);
     if (isPastDeadline(call)) throw deadlinePassed(call, target.task, failure);
     call.signal.throwIfAborted();
+    if (performance.now() >= end) return false;
   }
 }
 

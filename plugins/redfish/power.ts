@@ -26,13 +26,17 @@ const RESET_TYPES: Readonly<Record<"ON" | "OFF" | "SOFT_OFF", readonly string[]>
 const CONFLICT_SECONDS = 5;
 /** For an answer that is not the machine's, as of a gateway before it. */
 const UNKNOWN_SECONDS = 30;
+/** For a request that is accepted and has no effect: some BMCs lose one that comes soon after a change of power. */
+const LOST_SECONDS = 30;
+/** Reset types that can be requested again: the others would take back what has begun. */
+const REPEATABLE: ReadonlySet<string> = new Set(["On", "ForceOn", "ForceOff"]);
 
 /** Reset types that switch a machine off and on, or restart it without a state in between. */
 const RESTART_TYPES = ["PowerCycle", "ForceRestart"] as const;
 /** How long a machine that restarts may show that it is on before it goes off, if it does. */
 const RESTART_SECONDS = 30;
-/** Share of the time that is left. */
-const RESTART_SHARE = 0.25;
+/** Limits of a wait are at most this share of the time that is left. */
+const WAIT_SHARE = 0.25;
 
 /** `PoweringOn`, `PoweringOff` and `Paused` are neither. */
 export function powerStateOf(system: Resource): PowerState {
@@ -59,8 +63,7 @@ export async function setPower(service: RedfishService, call: PowerCall, wanted:
   if (restart === undefined) throw lacks(service, "reboot", offered.types);
   const unanswered = await requestReset(service, call, { target: offered.target, type: restart });
   if (unanswered && unanswered.effect !== "UNKNOWN") throw unanswered;
-  const left = (call.deadline.getTime() - Date.now()) / 1000;
-  const seconds = Math.min(RESTART_SECONDS, left * RESTART_SHARE);
+  const seconds = limited(call, RESTART_SECONDS);
   await waitForPower(service, call, { system, state: "OFF", seconds }).catch((error: unknown) => {
     onlyTimeout(error);
     // It is on before and after a restart, so that nothing shows that the request has arrived.
@@ -114,7 +117,7 @@ async function bringTo(service: RedfishService, call: PowerCall, change: Change)
   // A machine that is on its way needs no second request: PushPowerButton would take the first back.
   const isOnItsWay = text(current, "PowerState") === (state === "ON" ? "PoweringOn" : "PoweringOff");
   // Forcing off a machine that is shutting down is a request of its own.
-  if (isOnItsWay && wanted !== "OFF") return waitForPower(service, call, { system, state });
+  if (isOnItsWay && wanted !== "OFF") return settle(service, call, change, types[0]);
   const isDone = async () => powerStateOf(await service.get(system.path, "system")) === state;
   let first: RedfishError | undefined;
   for (const type of types) {
@@ -123,19 +126,42 @@ async function bringTo(service: RedfishService, call: PowerCall, change: Change)
     const isUnknown = error?.effect === "UNKNOWN";
     // Some BMCs show the old state until a change is complete, and refuse to be asked for it again.
     if (error && !isUnknown && error.status !== 400 && error.status !== 409) throw first;
-    const isAnswered = error?.status !== undefined;
-    const seconds = isAnswered ? (isUnknown ? UNKNOWN_SECONDS : CONFLICT_SECONDS) : Infinity;
+    if (error?.status === undefined) return settle(service, call, change, type);
     try {
-      return await waitForPower(service, call, { system, state, seconds });
-    } catch (failure) {
+      return await waitForPower(service, call, {
+        system,
+        state,
+        seconds: isUnknown ? UNKNOWN_SECONDS : CONFLICT_SECONDS,
+      });
+    } catch {
       call.signal.throwIfAborted();
-      if (!isAnswered) throw failure;
       // A type that is listed and not taken: another may be. A push of the button would take back what has begun.
       const isStill = isOpposite(await service.get(system.path, "system"), state);
       if (error.status !== 400 || !isStill) throw first;
     }
   }
   throw first;
+}
+
+/** Returns when the machine is as requested, and requests it again while nothing shows that it will be. */
+async function settle(service: RedfishService, call: PowerCall, change: Change, type = ""): Promise<void> {
+  const { system, offered, wanted } = change;
+  const state = wanted === "ON" ? "ON" : "OFF";
+  const seconds = REPEATABLE.has(type) ? limited(call, LOST_SECONDS) : Infinity;
+  for (;;) {
+    try {
+      return await waitForPower(service, call, { system, state, seconds });
+    } catch (error) {
+      onlyTimeout(error);
+      if (call.deadline.getTime() - Date.now() < seconds * 1000) throw error;
+    }
+    await requestReset(service, call, { target: offered.target, type });
+  }
+}
+
+/** At most these seconds, and less if the call ends soon. */
+function limited({ deadline }: PowerCall, seconds: number): number {
+  return Math.min(seconds, ((deadline.getTime() - Date.now()) / 1000) * WAIT_SHARE);
 }
 
 function isOpposite(system: Resource, state: PowerState): boolean {

@@ -576,6 +576,24 @@ describe("driver ipmi with a simulated ipmitool", () => {
     expect((await tool.commands()).filter((each) => !each.endsWith("status"))).toEqual(["chassis power on"]);
   });
 
+  test.each([
+    ["lost", ""],
+    ["early", "Set Chassis Power Control to Up/On failed: Command not supported in present state"],
+  ])("driver ipmi requests a change again that the BMC has %s [R-1300]", async (what, text) => {
+    await tool.put(what, text);
+    await driver.power.set?.(call({}, { milliseconds: 3000 }), "ON");
+    expect((await tool.commands()).filter((each) => each.endsWith("on"))).toHaveLength(2);
+    expect(await driver.power.read(call())).toBe("ON");
+  });
+
+  test("driver ipmi reports the refusal of a change that the BMC refuses until the end [R-1300]", async () => {
+    await tool.put("late", "Set Chassis Power Control to Up/On failed: Command not supported in present state");
+    await expect(driver.power.set?.(call({}, { milliseconds: 2000 }), "ON")).rejects.toMatchObject({
+      kind: "REFUSED",
+      message: expect.stringContaining("present state"),
+    });
+  });
+
   test("driver ipmi fails with TIMEOUT at the deadline if a machine ignores the request to shut down", async () => {
     await tool.put("power", "on");
     await tool.put("deaf", "");
@@ -814,6 +832,12 @@ if [ "$IPMI_PASSWORD" != '${PASSWORD}' ]; then
 fi
 if [ -e "$here/stderr" ]; then cat "$here/stderr" >&2; exit "$(cat "$here/code" 2>/dev/null || echo 1)"; fi
 case "$*" in
+  'chassis power on')
+    if [ -e "$here/lost" ]; then rm "$here/lost"; echo 'Chassis Power Control: Up/On'; exit 0; fi
+    if [ -e "$here/early" ]; then cat "$here/early" >&2; rm "$here/early"; exit 1; fi
+    if [ -e "$here/late" ]; then cat "$here/late" >&2; exit 1; fi ;;
+esac
+case "$*" in
   'chassis power status') echo "Chassis Power is $(cat "$here/power")" ;;
   'chassis power on') echo on >"$here/power"; echo 'Chassis Power Control: Up/On' ;;
   'chassis power off') echo off >"$here/power"; echo 'Chassis Power Control: Down/Off' ;;
@@ -843,7 +867,20 @@ async function fakeIpmitool(): Promise<FakeIpmitool> {
     put,
     commands: async () => (await file("commands")).trim().split("\n"),
     async reset() {
-      for (const name of ["argv", "environment", "commands", "hang", "stderr", "code", "deaf", "bare", "boot"])
+      for (const name of [
+        "argv",
+        "environment",
+        "commands",
+        "hang",
+        "stderr",
+        "code",
+        "deaf",
+        "bare",
+        "boot",
+        "lost",
+        "early",
+        "late",
+      ])
         await rm(join(folder, name), { force: true });
       await put("power", "off");
     },

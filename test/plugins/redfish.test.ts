@@ -251,6 +251,32 @@ describe("Redfish power by the reset types that a machine offers", () => {
     expect(bmc.state.power).toBe("On");
   });
 
+  test.each(["ON", "OFF"] as const)(
+    "request %s that a BMC accepted and lost is made again [R-1300]",
+    async (wanted) => {
+      await using lab = await redfishLab({ traits: { quirks: ["first-reset-lost"] } });
+      lab.bmc.state.power = wanted === "ON" ? "Off" : "On";
+      await lab.driver.power.set?.(lab.call({ seconds: 4 }), wanted);
+      expect(lab.bmc.state.power).toBe(wanted === "ON" ? "On" : "Off");
+    },
+  );
+
+  test("push of the button that a BMC accepted and lost is not made again [R-1300]", async () => {
+    await using lab = await redfishLab({
+      traits: { ...power(["PushPowerButton", "ForceOff"]), quirks: ["first-reset-lost"] },
+    });
+    await expect(lab.driver.power.set?.(lab.call({ seconds: 2 }), "ON")).rejects.toMatchObject({ kind: "TIMEOUT" });
+    expect(lab.bmc.state.power).toBe("Off");
+  });
+
+  test("machine that shows PoweringOn without end is asked again [R-1300]", async () => {
+    await using lab = await redfishLab();
+    lab.bmc.state.power = "PoweringOn";
+    const changed = lab.driver.power.set?.(lab.call({ seconds: 4 }), "ON");
+    await expect(changed).rejects.toMatchObject({ kind: "TIMEOUT" });
+    expect(lab.logged.filter((line) => line.endsWith("reset type On."))).not.toHaveLength(0);
+  });
+
   test("Redfish does not fail when a BMC refuses what it is doing already, and shows the old state", async () => {
     const traits = { power: { ...PRESETS["idrac-like"].power, illegalReset: 409 as const } };
     await using lab = await redfishLab({ traits, timing: { powerOnMs: 600 } });

@@ -170,6 +170,10 @@ export const QUIRKS: Readonly<Record<QuirkName, Quirk>> = {
         ? refuse(400, "ActionParameterValueNotInList", "The value On for ResetType is not supported.", "On")
         : undefined,
   },
+  /** The first reset is accepted, and not made. */
+  "first-reset-lost": {
+    before: (request) => (resets(request) && countOf(request, "reset-lost") === 0 ? { status: 204 } : undefined),
+  },
   /** A POST is redirected to the same path with a slash at its end. */
   "post-moves": {
     before: ({ method, url }) =>

@@ -39,6 +39,7 @@ export type QuirkName =
   | "bios-side-effect"
   | "reset-behind-gateway"
   | "reset-type-refused"
+  | "first-reset-lost"
   | "post-moves"
   | "starts-usb-cd-only"
   | "http-boot-uri"
