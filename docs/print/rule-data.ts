@@ -762,6 +762,10 @@ export const RULES: readonly RuleSection[] = [
       { id: "R-451", rule: "The newest 100 entries of the event log are read, and `clear_logs` clears it." },
       { id: "R-452", rule: "A BMC lacks the abilities that need a device which it does not have." },
       { id: "R-453", rule: "The boot device is read back from the boot flags." },
+      {
+        id: "R-1301",
+        rule: "A boot device by IPMI is kept for more than 60 seconds and read back; one that differs is set once more, and then fails.",
+      },
       { id: "R-455", rule: "A timeout before a power change is marked as one without effect." },
     ],
   },

@@ -2,7 +2,7 @@ import { createSocket } from "node:dgram";
 import type { Socket } from "node:dgram";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile, readdir } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -543,7 +543,45 @@ describe("driver ipmi with a simulated ipmitool", () => {
     "driver ipmi sets the boot device of a %s machine, persistent %s, with %s",
     async (bootMode, persistent, last) => {
       await driver.power.setBootDevice?.(call({ bootMode }), "PXE", { persistent });
-      expect((await tool.file("argv")).trim().split("\n").at(-1)).toBe(last);
+      const command = (await tool.commands()).find((each) => each.includes("bootdev"));
+      expect(command?.split(" ").at(-1)).toBe(last);
+    },
+  );
+
+  test("driver ipmi has the BMC keep a boot device for more than 60 seconds, before it sets it [R-1301]", async () => {
+    await driver.power.setBootDevice?.(call(), "PXE", { persistent: false });
+    expect(await tool.commands()).toEqual([
+      "raw 0x00 0x08 0x03 0x08",
+      "chassis bootdev pxe options=efiboot",
+      "chassis bootparam get 5",
+    ]);
+  });
+
+  test("driver ipmi sets a boot device once more that the BMC did not keep [R-1301]", async () => {
+    await tool.put("forgets-once", "");
+    await driver.power.setBootDevice?.(call(), "PXE", { persistent: false });
+    expect(await driver.power.readBootDevice?.(call())).toMatchObject({ device: "PXE" });
+  });
+
+  test.each([
+    ["forgets", { persistent: false }, /pxe, efiboot, but reports none/],
+    ["once-only", { persistent: true }, /pxe, efiboot, persistent, but reports PXE, UEFI, once/],
+    ["legacy-only", { persistent: false, mode: "UEFI" }, /pxe, efiboot, but reports PXE, BIOS, once/],
+  ] as const)("driver ipmi reports a boot device as it is, of a BMC that %s [R-1301]", async (what, options, says) => {
+    await tool.put(what, "");
+    await expect(driver.power.setBootDevice?.(call(), "PXE", options)).rejects.toThrow(says);
+  });
+
+  test("driver ipmi accepts a boot device where the BMC keeps no mode, and none was requested [R-1301]", async () => {
+    await tool.put("legacy-only", "");
+    await driver.power.setBootDevice?.(call(), "PXE", { persistent: false });
+  });
+
+  test.each(["flagless", "unmarked"])(
+    "driver ipmi accepts a boot device of a BMC that is %s [R-1301]",
+    async (what) => {
+      await tool.put(what, "");
+      await driver.power.setBootDevice?.(call(), "PXE", { persistent: false });
     },
   );
 
@@ -845,8 +883,15 @@ case "$*" in
   'chassis bootdev '*)
     case "$3" in pxe) device=04 ;; disk) device=08 ;; cdrom) device=14 ;; *) device=18 ;; esac
     case "$4" in *efiboot,persistent) flags=e0 ;; *efiboot) flags=a0 ;; *persistent) flags=c0 ;; *) flags=80 ;; esac
+    if [ -e "$here/once-only" ]; then flags=a0; fi
+    if [ -e "$here/legacy-only" ]; then flags=80; fi
+    if [ -e "$here/unmarked" ]; then flags=00; fi
+    if [ -e "$here/forgets" ] || rm "$here/forgets-once" 2>/dev/null; then flags=00; device=00; fi
     echo "$flags$device" > "$here/boot"; echo "Set Boot Device to $3" ;;
-  'chassis bootparam get 5') echo "Boot parameter data: $(cat "$here/boot" 2>/dev/null || echo 8004)000000" ;;
+  'raw 0x00 0x08 0x03 0x08') echo 'Unable to send RAW command (channel=0x0 netfn=0x0 lun=0x0 cmd=0x8 rsp=0x80): Unknown (0x80)' >&2; exit 1 ;;
+  'chassis bootparam get 5')
+    if [ -e "$here/flagless" ]; then echo 'Get Chassis Boot Parameter 5 failed: Parameter not supported' >&2; exit 1; fi
+    echo "Boot parameter data: $(cat "$here/boot" 2>/dev/null || echo 8004)000000" ;;
   'mc info') printf 'Firmware Revision         : 1.74\\nIPMI Version              : 2.0\\nManufacturer ID           : 10876\\nAdditional Device Support :\\n    Sensor Device\\n    Chassis Device\\n' ;;
   'fru print 0')
     if [ -e "$here/bare" ]; then echo ' Device not present (Requested sensor, data, or record not found)'; exit 1; fi
@@ -867,21 +912,8 @@ async function fakeIpmitool(): Promise<FakeIpmitool> {
     put,
     commands: async () => (await file("commands")).trim().split("\n"),
     async reset() {
-      for (const name of [
-        "argv",
-        "environment",
-        "commands",
-        "hang",
-        "stderr",
-        "code",
-        "deaf",
-        "bare",
-        "boot",
-        "lost",
-        "early",
-        "late",
-      ])
-        await rm(join(folder, name), { force: true });
+      for (const name of await readdir(folder))
+        if (name !== "ipmitool") await rm(join(folder, name), { recursive: true, force: true });
       await put("power", "off");
     },
   };
