@@ -1,4 +1,4 @@
-/** Settings that the drivers of BMCs share. */
+/** Settings, and values of machines, as the drivers of BMCs share them. */
 import { isIP, isIPv6 } from "node:net";
 import type * as Zod from "zod";
 
@@ -51,4 +51,14 @@ export function controllerOf({ address, port }: Parameters<typeof bmcName>[0]): 
   const isPlain = isIPv6(address) && !address.includes("%");
   const canonical = isPlain ? new URL(`http://[${address}]`).hostname.slice(1, -1) : address.toLowerCase();
   return bmcName({ address: canonical, port });
+}
+
+/** Texts that manufacturers leave where a machine has no value of its own. */
+const FILLERS =
+  /^(n\W?a|none|null|nil|unknown|undefined|unspecified|(not|no) .*|default( string)?|to be filled.*|((system|chassis|base ?board|board|product) )?serial( ?number)?|[x0\s]+|0?123456789[\da-z]*)$/i;
+
+/** Whether a text stands for no value: a filler, one character over and over, as in a UUID of zeros, or nothing. */
+export function isFiller(text: string): boolean {
+  const bare = text.replaceAll(/[^\p{L}\p{N}]/gu, "");
+  return /^(.?)\1*$/u.test(bare) || FILLERS.test(text.trim());
 }

@@ -3,6 +3,8 @@
  * (docs/drivers.md). Pure; ignores unknown lines.
  */
 
+import { isFiller } from "../bmc-settings.ts";
+
 /** From `fru print 0`. Fields that the BMC does not report are omitted. */
 export type Inventory = {
   readonly manufacturer?: string;
@@ -42,15 +44,11 @@ export type Sensor = {
   readonly state?: string;
 };
 
-/** Fillers that manufacturers leave in unused fields. */
-const FILLER =
-  /^(unspecified|not specified|none|n\/?a|unknown|to be filled by o\.?e\.?m\.?|default string|[.\-_x0\s]+|0?123456789)$/i;
-
 /** Parses `fru print 0`. If the text lists several devices (`fru print`), the first is the machine. */
 export function parseFru(text: string): Inventory {
   const fields = keyedLines(text.split(/^FRU Device Description.*$/m).find((part) => part.trim() !== "") ?? "");
   const field = (...names: string[]): string | undefined =>
-    names.map((name) => fields.get(name)).find((value) => value !== undefined && !FILLER.test(value));
+    names.map((name) => fields.get(name)).find((value) => value !== undefined && !isFiller(value));
   const board = present({
     manufacturer: field("Board Mfg"),
     model: field("Board Product"),

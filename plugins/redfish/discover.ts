@@ -3,7 +3,7 @@ import { lazySchema } from "../lazy-schema.ts";
 import type { Output } from "../lazy-schema.ts";
 import type { DiscoverInterface, DriverMemory } from "../../src/drivers/driver.ts";
 import { RedfishError } from "./error.ts";
-import { present, text } from "./resource.ts";
+import { ownText, present, text } from "./resource.ts";
 import { withService } from "./service.ts";
 import { bmcName } from "../bmc-settings.ts";
 import { redfishSettings } from "./settings.ts";
@@ -33,8 +33,8 @@ export function redfishDiscovery(memory: DriverMemory | undefined): DiscoverInte
         return findSystems(service, settings);
       });
       return systems.map(({ path, resource }) => {
-        const serial = text(resource, "SerialNumber");
-        const reported = { name: text(resource, "HostName") ?? serial, serial, uuid: text(resource, "UUID") };
+        const serial = ownText(resource, "SerialNumber");
+        const reported = { name: ownText(resource, "HostName") ?? serial, serial, uuid: ownText(resource, "UUID") };
         const isOne = systems.length === 1;
         return { settings: isOne ? settings : { ...settings, system: lastPart(path) }, ...present(reported) };
       });

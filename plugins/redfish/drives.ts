@@ -3,7 +3,7 @@
  * they link to, or the devices of SimpleStorage. Inspection and erasure both use it, so that they never see different
  * ones.
  */
-import { at, hasContent, items, link, links, number, text } from "./resource.ts";
+import { at, hasContent, items, link, links, number, ownText, text } from "./resource.ts";
 import type { Resource } from "./resource.ts";
 import type { RedfishService } from "./service.ts";
 import { machineChassis } from "./system.ts";
@@ -80,13 +80,9 @@ function isSame(one: Resource, other: Resource): boolean {
   return hasSerial && number(one, "CapacityBytes") === number(other, "CapacityBytes") && wwnOf(one) === wwnOf(other);
 }
 
-/** Undefined for a text that stands where there is no serial number. */
 export function serialOf(drive: Resource): string | undefined {
-  const serial = text(drive, "SerialNumber") ?? "";
-  return FILLER.test(serial) ? undefined : serial;
+  return ownText(drive, "SerialNumber");
 }
-
-const FILLER = /^(.?)\1*$|^(n\W?a|none|null|not? .*|unknown|default.*|to be filled.*|serial.*|0?12345.*)$/i;
 
 /** Sockets, slots and bays without a component are reported as absent. */
 export function isInstalled(one: Resource): boolean {

@@ -2,7 +2,7 @@
  * The parts of a machine, as its BMC reports them, in the terms that the inventories of all drivers share
  * (docs/drivers.md, "Inventory"). Sizes are bytes, speeds Mbit/s and MHz. What a machine does not report is left out.
  */
-import { at, boolean, items, link, links, number, present, text } from "./resource.ts";
+import { at, boolean, items, link, links, number, ownText, present, text } from "./resource.ts";
 import type { Resource } from "./resource.ts";
 import type { RedfishService } from "./service.ts";
 import { chassisOf, findSystem, managersOf } from "./system.ts";
@@ -32,13 +32,13 @@ export async function readIdentity(service: RedfishService, settings: RedfishSet
   const { resource } = system;
   const supplies = (await Promise.all(chassis.map((one) => powerSupplies(service, one)))).flat();
   return part({
-    manufacturer: text(resource, "Manufacturer"),
-    model: text(resource, "Model"),
-    serial: text(resource, "SerialNumber"),
-    partNumber: text(resource, "PartNumber") ?? text(resource, "SKU"),
-    assetTag: text(resource, "AssetTag"),
-    uuid: text(resource, "UUID")?.toLowerCase(),
-    hostName: text(resource, "HostName"),
+    manufacturer: ownText(resource, "Manufacturer"),
+    model: ownText(resource, "Model"),
+    serial: ownText(resource, "SerialNumber"),
+    partNumber: ownText(resource, "PartNumber") ?? ownText(resource, "SKU"),
+    assetTag: ownText(resource, "AssetTag"),
+    uuid: ownText(resource, "UUID")?.toLowerCase(),
+    hostName: ownText(resource, "HostName"),
     health: healthOf(resource),
     location: locationOf(chassis),
     biosVersion: text(resource, "BiosVersion"),
@@ -83,8 +83,8 @@ export async function readComponents(
 function processorPart(one: Resource): Part {
   return part({
     id: text(one, "Id"),
-    manufacturer: text(one, "Manufacturer"),
-    model: text(one, "Model") ?? text(one, "Name"),
+    manufacturer: ownText(one, "Manufacturer"),
+    model: ownText(one, "Model") ?? text(one, "Name"),
     architecture: text(one, "InstructionSet") ?? text(one, "ProcessorArchitecture"),
     cores: number(one, "TotalCores"),
     threads: number(one, "TotalThreads"),
@@ -101,9 +101,9 @@ function modulePart(one: Resource): Part {
     sizeBytes: capacity === undefined ? undefined : capacity * MEBIBYTE,
     type: text(one, "MemoryDeviceType"),
     speedMHz: number(one, "OperatingSpeedMhz"),
-    manufacturer: text(one, "Manufacturer"),
-    partNumber: text(one, "PartNumber"),
-    serial: text(one, "SerialNumber"),
+    manufacturer: ownText(one, "Manufacturer"),
+    partNumber: ownText(one, "PartNumber"),
+    serial: ownText(one, "SerialNumber"),
     health: healthOf(one),
   });
 }
@@ -124,9 +124,9 @@ function diskPart(one: Resource): Part {
     kind: protocol === "NVMe" ? "NVME" : media === "SSD" ? "SSD" : media === "HDD" ? "HDD" : undefined,
     protocol,
     sizeBytes: number(one, "CapacityBytes"),
-    manufacturer: text(one, "Manufacturer"),
-    model: text(one, "Model"),
-    serial: text(one, "SerialNumber"),
+    manufacturer: ownText(one, "Manufacturer"),
+    model: ownText(one, "Model"),
+    serial: ownText(one, "SerialNumber"),
     firmwareVersion: text(one, "Revision") ?? text(one, "FirmwareVersion"),
     wwn: wwnOf(one),
     medium: isMedium(one) || undefined,
@@ -182,10 +182,10 @@ function pciePart(one: Resource): Part {
   return part({
     id: text(one, "Id"),
     name: text(one, "Name"),
-    manufacturer: text(one, "Manufacturer"),
-    model: text(one, "Model"),
-    partNumber: text(one, "PartNumber"),
-    serial: text(one, "SerialNumber"),
+    manufacturer: ownText(one, "Manufacturer"),
+    model: ownText(one, "Model"),
+    partNumber: ownText(one, "PartNumber"),
+    serial: ownText(one, "SerialNumber"),
     firmwareVersion: text(one, "FirmwareVersion"),
     health: healthOf(one),
   });
@@ -195,10 +195,10 @@ function chassisPart(one: Resource): Part {
   return part({
     id: text(one, "Id"),
     type: text(one, "ChassisType"),
-    manufacturer: text(one, "Manufacturer"),
-    model: text(one, "Model"),
-    serial: text(one, "SerialNumber"),
-    partNumber: text(one, "PartNumber"),
+    manufacturer: ownText(one, "Manufacturer"),
+    model: ownText(one, "Model"),
+    serial: ownText(one, "SerialNumber"),
+    partNumber: ownText(one, "PartNumber"),
     health: healthOf(one),
   });
 }
@@ -214,9 +214,9 @@ async function powerSupplies(service: RedfishService, { resource }: Located): Pr
       id: text(one, "MemberId") ?? text(one, "Id"),
       name: text(one, "Name"),
       capacityWatts: number(one, "PowerCapacityWatts"),
-      manufacturer: text(one, "Manufacturer"),
-      model: text(one, "Model"),
-      serial: text(one, "SerialNumber"),
+      manufacturer: ownText(one, "Manufacturer"),
+      model: ownText(one, "Model"),
+      serial: ownText(one, "SerialNumber"),
       firmwareVersion: text(one, "FirmwareVersion"),
       health: healthOf(one),
     }),

@@ -2,6 +2,8 @@
  * Reads members of Redfish resources. What a machine reports is not trusted: a member of another type than expected
  * counts as absent.
  */
+import { isFiller } from "../bmc-settings.ts";
+
 export type Resource = Readonly<Record<string, unknown>>;
 
 export function isResource(value: unknown): value is Resource {
@@ -19,6 +21,12 @@ export function text(resource: Resource, name: string): string | undefined {
   const value = resource[name];
   const trimmed = typeof value === "string" ? value.trim() : "";
   return trimmed === "" ? undefined : trimmed;
+}
+
+/** The same, without a text that manufacturers leave where the machine has no value of its own. */
+export function ownText(resource: Resource, name: string): string | undefined {
+  const found = text(resource, name);
+  return found === undefined || isFiller(found) ? undefined : found;
 }
 
 export function number(resource: Resource, name: string): number | undefined {

@@ -1,6 +1,6 @@
 /** The computer system of a node, and the manager and chassis that belong to it. */
 import { RedfishError } from "./error.ts";
-import { at, link, links, text, texts } from "./resource.ts";
+import { at, link, links, ownText, text, texts } from "./resource.ts";
 import type { Resource } from "./resource.ts";
 import type { RedfishService } from "./service.ts";
 import type { RedfishSettings } from "./settings.ts";
@@ -38,7 +38,7 @@ export async function findSystem(service: RedfishService, settings: Pick<Redfish
 
 /** The serial number alone may be that of a chassis with several systems. */
 function identityOf(system: Resource): string | undefined {
-  return text(system, "UUID")?.toLowerCase() ?? text(system, "SerialNumber");
+  return ownText(system, "UUID")?.toLowerCase() ?? ownText(system, "SerialNumber");
 }
 
 /** The system that the settings name; else each that can start an operating system, which a board of GPUs cannot. */
