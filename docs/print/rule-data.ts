@@ -821,6 +821,18 @@ export const RULES: readonly RuleSection[] = [
         rule: "A reboot ends when the machine is on again, also where the BMC first shows for a time that it is still on.",
       },
       {
+        id: "R-1302",
+        rule: "A medium counts as inserted and as ejected by what the drive reports, not by the name of an image; a drive that refuses it is passed over for the next, and drives of another system are not used.",
+      },
+      {
+        id: "R-1303",
+        rule: "A UUID or a serial number that stands for no value identifies no machine.",
+      },
+      {
+        id: "R-1304",
+        rule: "An inspection leaves out texts that stand for no value.",
+      },
+      {
         id: "R-1300",
         rule: "A change of power that a BMC accepts and does not make, or refuses in its present state, is requested again until the time limit, unless that would take it back.",
       },

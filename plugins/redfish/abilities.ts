@@ -5,7 +5,7 @@ import { serialUrl } from "./console.ts";
 import { secureErasable } from "./clean/drives.ts";
 import { RedfishError } from "./error.ts";
 import { readFirmware } from "./firmware.ts";
-import { opticalDrive } from "./media.ts";
+import { opticalDrives } from "./media.ts";
 import { offersPower } from "./power.ts";
 import type { RedfishService } from "./service.ts";
 import type { RedfishSettings } from "./settings.ts";
@@ -15,7 +15,7 @@ export async function abilitiesOf(service: RedfishService, settings: RedfishSett
   const system = await findSystem(service, settings);
   const power = await offersPower(service, system);
   const checks: readonly (readonly [string, () => Promise<unknown>])[] = [
-    ["media", () => opticalDrive(service, settings)],
+    ["media", () => opticalDrives(service, settings)],
     ["firmware", () => readFirmware(service)],
     ["bios", () => findBios(service, settings)],
     ["console", () => serialUrl(service, settings)],

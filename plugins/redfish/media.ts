@@ -3,7 +3,7 @@ import type { MediaOptions } from "../../src/drivers/driver.ts";
 import type { RedfishCall } from "./connection.ts";
 import { RedfishError, unsupported } from "./error.ts";
 import { waitUntil } from "./poll.ts";
-import { boolean, link, text, texts } from "./resource.ts";
+import { at, boolean, link, text, texts } from "./resource.ts";
 import type { Resource } from "./resource.ts";
 import type { Outcome, RedfishService } from "./service.ts";
 import type { RedfishSettings } from "./settings.ts";
@@ -20,9 +20,34 @@ export async function insertMedium(
   service: RedfishService,
   call: MediaCall,
   url: string,
-  { writeProtected }: MediaOptions,
+  options: MediaOptions,
 ): Promise<void> {
-  const drive = await opticalDrive(service, call.settings);
+  let refusal: RedfishError | undefined;
+  // Some BMCs list drives that take no image from a URL, such as those for images that they store.
+  for (const path of await opticalDrives(service, call.settings)) {
+    try {
+      await insertInto(service, call, { path, resource: await service.get(path, "virtual medium"), url, ...options });
+      return await service.remember(takerOf(call), { path });
+    } catch (error) {
+      const isRefused = error instanceof RedfishError && error.effect === "NONE" && !error.retryable;
+      if (!isRefused || error.kind === "AUTHENTICATION") throw error;
+      refusal ??= error;
+    }
+  }
+  throw refusal;
+}
+
+/** Name in the driver's memory for the drive that has taken the medium. */
+function takerOf({ settings: { system = "" } }: MediaCall): string {
+  return `drive with the medium of system ${system}`;
+}
+
+interface Insertion extends Located, MediaOptions {
+  readonly url: string;
+}
+
+async function insertInto(service: RedfishService, call: MediaCall, drive: Insertion): Promise<void> {
+  const { url, writeProtected } = drive;
   if (boolean(drive.resource, "Inserted") === true) {
     if (text(drive.resource, "Image") === url) return;
     await ejectFrom(service, call, drive);
@@ -46,7 +71,10 @@ export async function insertMedium(
       UserName: username,
       Password: password,
     },
-    isDone: async () => text(await service.get(drive.path, "virtual medium"), "Image") === url,
+    isDone: async () => {
+      const now = await service.get(drive.path, "virtual medium");
+      return isInserted(now, url) && text(now, "Image") === url;
+    },
   };
   const change = async () => service.patch(drive.path, whole, task, refused);
   const outcome = offered
@@ -64,16 +92,19 @@ export async function insertMedium(
   await waitUntil(call, {
     seconds: INSERT_SECONDS,
     read: () => service.get(drive.path, "virtual medium"),
-    isReached: (now) => boolean(now, "Inserted") === true || text(now, "Image") === url,
+    isReached: (now) => isInserted(now, url),
     describe: () =>
       `BMC ${service.bmc} accepted a virtual medium, but does not report it as inserted; check that the BMC can reach the image.`,
   });
 }
 
 export async function ejectMedium(service: RedfishService, call: MediaCall): Promise<void> {
-  const drive = await opticalDrive(service, call.settings);
-  if (isEmpty(drive.resource)) return;
-  await ejectFrom(service, call, drive);
+  const taker = text(at({ taker: await service.recall(takerOf(call)) }, "taker"), "path");
+  const paths = await opticalDrives(service, call.settings);
+  for (const path of taker !== undefined && paths.includes(taker) ? [taker] : paths) {
+    const resource = await service.get(path, "virtual medium");
+    if (!isEmpty(resource)) return ejectFrom(service, call, { path, resource });
+  }
 }
 
 async function ejectFrom(service: RedfishService, call: MediaCall, { path }: Located): Promise<void> {
@@ -94,8 +125,13 @@ async function ejectFrom(service: RedfishService, call: MediaCall, { path }: Loc
   });
 }
 
+/** Some BMCs name an image that is ejected, or that they cannot read, and some report nothing but the name. */
+function isInserted(medium: Resource, url: string): boolean {
+  return boolean(medium, "Inserted") ?? text(medium, "Image") === url;
+}
+
 function isEmpty(medium: Resource): boolean {
-  return boolean(medium, "Inserted") !== true && text(medium, "Image") === undefined;
+  return !(boolean(medium, "Inserted") ?? text(medium, "Image") !== undefined);
 }
 
 /** Waits for the end of the task; what became of one that the BMC has no more, the drive itself reports. */
@@ -110,17 +146,15 @@ async function finish(service: RedfishService, call: MediaCall, { tasks }: Outco
   if (ended.kind === "FAILED") throw taskFailure(service, what, ended.reason);
 }
 
-/** The drive for CD and DVD images, on the system or else on a manager. */
-export async function opticalDrive(service: RedfishService, settings: RedfishSettings): Promise<Located> {
+/** The paths of the drives for CD and DVD images, of the system and then of its managers. */
+export async function opticalDrives(service: RedfishService, settings: RedfishSettings): Promise<readonly string[]> {
   const system = await findSystem(service, settings);
   const owners = [system, ...(await managersOf(service, system))];
   const collections = new Set(owners.flatMap(({ resource }) => link(resource, "VirtualMedia") ?? []));
-  for (const collection of collections) {
-    const drives = await service.members(collection, "virtual media");
-    const found = drives.find(isOptical);
-    const path = found && text(found, "@odata.id");
-    if (path !== undefined) return { path, resource: await service.get(path, "virtual medium") };
-  }
+  const drives: Resource[] = [];
+  for (const collection of collections) drives.push(...(await service.members(collection, "virtual media")));
+  const paths = drives.filter(isOptical).flatMap((drive) => text(drive, "@odata.id") ?? []);
+  if (paths.length > 0) return paths;
   throw unsupported(service.bmc, "offers no virtual CD or DVD drive; it may need a license.");
 }
 

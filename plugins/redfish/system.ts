@@ -78,16 +78,27 @@ export async function collectionOf(service: RedfishService, name: "Systems" | "C
   return link(await service.root(), name) ?? `/redfish/v1/${name}`;
 }
 
-/** The managers of a system: those that it names, or else all of the BMC. */
-export async function managersOf(service: RedfishService, { resource }: Located): Promise<Located[]> {
-  const named = links(at(resource, "Links"), "ManagedBy");
-  return locate(service, named.length > 0 ? named : await listed(service, "Managers"), "manager");
+/** The managers of a system: those that it names, or else those of the BMC that name no other system. */
+export async function managersOf(service: RedfishService, system: Located): Promise<Located[]> {
+  const named = links(at(system.resource, "Links"), "ManagedBy");
+  if (named.length > 0) return locate(service, named, "manager");
+  const all = await locate(service, await listed(service, "Managers"), "manager");
+  return all.filter((one) => mayBelongTo(system, links(at(one.resource, "Links"), "ManagerForServers")));
 }
 
-/** The chassis of a system: those that it names, or else all of the BMC. */
-export async function chassisOf(service: RedfishService, { resource }: Located): Promise<Located[]> {
-  const named = links(at(resource, "Links"), "Chassis");
-  return locate(service, named.length > 0 ? named : await listed(service, "Chassis"), "chassis");
+/** The chassis of a system: those that it names, or else those of the BMC that name no other system. */
+export async function chassisOf(service: RedfishService, system: Located): Promise<Located[]> {
+  const named = links(at(system.resource, "Links"), "Chassis");
+  if (named.length > 0) return locate(service, named, "chassis");
+  const all = await locate(service, await listed(service, "Chassis"), "chassis");
+  return all.filter((one) => mayBelongTo(system, links(at(one.resource, "Links"), "ComputerSystems")));
+}
+
+/** Whether the systems that a resource names, if any, are not only others. */
+function mayBelongTo({ path }: Located, systems: readonly string[]): boolean {
+  const bare = (one: string) => one.replace(/\/+$/, "").toLowerCase();
+  const isOwn = (one: string) => bare(one).endsWith(bare(path)) || bare(path).endsWith(bare(one));
+  return systems.length === 0 || systems.some(isOwn);
 }
 
 /** Chassis of a machine that are followed. */

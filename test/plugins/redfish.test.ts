@@ -324,6 +324,32 @@ describe("Redfish driver and a refusal that says what to do", () => {
     expect(Object.values(lab.bmc.state.media).map(({ image }) => image)).toEqual(["http://10.0.0.1/a.iso"]);
   });
 
+  const images = (lab: RedfishLab) => Object.values(lab.bmc.state.media).map(({ image }) => image);
+
+  test.each(["media-first-refuses", "media-image-stays", "other-manager-first"] as const)(
+    "BMC with the quirk %s takes a medium and gives it back, each also a second time [R-1302]",
+    async (quirk) => {
+      await using lab = await redfishLab({ traits: { quirks: [quirk] } });
+      const { driver, call } = lab;
+      for (const url of ["http://10.0.0.1/a.iso", "http://10.0.0.1/b.iso"]) {
+        for (let times = 0; times < 2; times += 1) {
+          await driver.media?.insert(call(), url, { writeProtected: true });
+          expect(images(lab)).toEqual([url]);
+        }
+        for (let times = 0; times < 2; times += 1) await driver.media?.eject(call());
+        expect(images(lab)).toEqual([]);
+      }
+    },
+  );
+
+  test("medium that the BMC names and does not insert is not reported as inserted [R-1302]", async () => {
+    await using lab = await redfishLab({ traits: { quirks: ["media-never-inserted"] } });
+    const inserted = lab.driver.media?.insert(lab.call({ seconds: 2 }), "http://10.0.0.1/a.iso", {
+      writeProtected: true,
+    });
+    await expect(inserted).rejects.toMatchObject({ kind: "TIMEOUT", message: expect.stringContaining("not report") });
+  });
+
   test("BMC that never leaves its self-test is reported with its own words, before the deadline [R-780]", async () => {
     await using lab = await redfishLab({ traits: { quirks: ["refused-during-post"] } });
     lab.bmc.state.quirkCounts["refused-during-post"] = -1_000;
@@ -348,6 +374,11 @@ describe("Redfish inspection of a machine with parts that cannot be read", () =>
     if (result.kind !== "done") throw new Error(JSON.stringify(result));
     return result.output as Readonly<Record<string, readonly Readonly<Record<string, unknown>>[]>>;
   };
+
+  test("texts that stand for no value are left out [R-1304]", async () => {
+    const output = await inspected({ quirks: ["fillers"] });
+    for (const name of ["serial", "uuid", "assetTag"]) expect(output[name]).toBeUndefined();
+  });
 
   test("a drive that fails stands in unread with the reason, and the others are read [R-392]", async () => {
     const { disks, unread, incomplete } = await inspected({ quirks: ["drive-fails"] });
@@ -591,6 +622,18 @@ describe("Redfish systems of a BMC", () => {
     await expect(read()).rejects.toThrow(/no longer has the node's system A; set "system" .* to one of: B\./);
     systems["C"] = { ...SERVER, UUID: "U-1", PowerState: "Off" };
     expect(await read()).toBe("OFF");
+  });
+
+  test("a machine without a UUID and a serial number of its own is not taken for another one [R-1303]", async () => {
+    await using lab = await redfishLab();
+    const blank = { ...SERVER, UUID: "00000000-0000-0000-0000-000000000000", SerialNumber: "To be filled by O.E.M." };
+    const systems: Systems = { A: blank };
+    await using bmc = await listing(systems);
+    const read = () => lab.driver.power.read(lab.call({ settings: bmc.settings }));
+    expect(await read()).toBe("ON");
+    delete systems["A"];
+    systems["B"] = { ...blank, PowerState: "Off" };
+    await expect(read()).rejects.toThrow(/no longer has the node's system A/);
   });
 
   test("the boot mode is changed that only the system shows, where its settings show the boot source [R-391]", async () => {

@@ -4,7 +4,7 @@
  */
 import type { Bmc } from "./bmc.ts";
 import { resetSystem } from "./power.ts";
-import { ROOT, action, isBody, messageBody, objectAt, refuse, textAt } from "./resource.ts";
+import { ROOT, action, collection, isBody, link, messageBody, objectAt, refuse, resource, textAt } from "./resource.ts";
 import type { Answer, Body } from "./resource.ts";
 import type { QuirkName } from "./traits.ts";
 
@@ -31,6 +31,7 @@ const settingsOf = ({ bmc }: QuirkRequest) => `/Systems/${bmc.traits.ids.system}
 const TARGET = "BootSourceOverrideTarget";
 const changesBoot = (request: QuirkRequest) =>
   request.method === "PATCH" && isSystem(request) && "Boot" in request.body;
+const MEDIUM = /\/VirtualMedia\/[^/]+$/;
 const MODE = "BootSourceOverrideMode";
 const resets = ({ method, path }: QuirkRequest) => method === "POST" && path.endsWith("/ComputerSystem.Reset");
 const inserts = ({ method, path }: QuirkRequest) => method === "POST" && path.endsWith("/VirtualMedia.InsertMedia");
@@ -70,9 +71,27 @@ export const QUIRKS: Readonly<Record<QuirkName, Quirk>> = {
     before: (request) =>
       inserts(request) ? refuse(400, "ActionNotSupported", "The action is not supported by the resource.") : undefined,
     after: ({ path }, shown) =>
-      /\/VirtualMedia\/[^/]+$/.test(path)
+      MEDIUM.test(path)
         ? { ...shown, Actions: { "#VirtualMedia.InsertMedia": action(path, "VirtualMedia.InsertMedia") } }
         : shown,
+  },
+  /** A drive for stored images is listed first; it has InsertMedia, and refuses it. */
+  "media-first-refuses": {
+    before: (request) => {
+      const { method, path } = request;
+      if (!/\/VirtualMedia\/Stored\b/.test(path)) return undefined;
+      if (method === "GET") return { status: 200, body: cdDrive(path) };
+      return refuse(400, "ActionNotSupported", "The drive takes stored images only.");
+    },
+    after: listedFirst(/\/VirtualMedia$/, "Stored"),
+  },
+  /** InsertMedia is accepted, and the drive names the image without Inserted. */
+  "media-never-inserted": {
+    after: changing(MEDIUM, (one) => ({ ...one, Inserted: false })),
+  },
+  /** An ejected drive still names the image. */
+  "media-image-stays": {
+    after: changing(MEDIUM, (one) => (one["Inserted"] === true ? one : { ...one, Image: "http://10.0.0.1/a.iso" })),
   },
   /** The first two changes of the boot source are refused, as the machine is in its self-test. */
   "refused-during-post": {
@@ -216,6 +235,28 @@ export const QUIRKS: Readonly<Record<QuirkName, Quirk>> = {
         ? { ...shown, "@odata.id": ROOT + NODE_2, Id: "Node.2", SerialNumber: "NODE-2", UUID: null }
         : withSystem(request, shown, NODE_2),
   },
+  /** The system names no manager; the first of the list manages another system, with a drive of its own. */
+  "other-manager-first": {
+    before: ({ bmc, method, path }) => {
+      if (!path.startsWith("/Managers/Other")) return undefined;
+      if (method === "POST") bmc.state.media = { ...bmc.state.media, [path]: { image: "", writeProtected: true } };
+      if (method === "POST") return { status: 204 };
+      if (path.endsWith("/VirtualMedia")) return { status: 200, body: collection("VirtualMedia", path, ["Cd"]) };
+      const media = {
+        VirtualMedia: link(`${path}/VirtualMedia`),
+        Links: { ManagerForServers: [link("/Systems/Other")] },
+      };
+      return { status: 200, body: path.endsWith("/Cd") ? cdDrive(path) : resource("Manager.v1_15_0", path, media) };
+    },
+    after: (request, shown) =>
+      isSystem(request)
+        ? { ...shown, Links: { ...objectAt(shown, "Links"), ManagedBy: [] } }
+        : listedFirst(/^\/Managers$/, "Other")(request, shown),
+  },
+  /** The serial number is To be filled by O.E.M., the UUID has only zeros, the asset tag is N/A. */
+  fillers: {
+    after: (request, shown) => (isSystem(request) ? { ...shown, ...FILLERS } : shown),
+  },
   /** One drive answers 500. */
   "drive-fails": {
     before: ({ method, path }) =>
@@ -280,10 +321,28 @@ export const QUIRKS: Readonly<Record<QuirkName, Quirk>> = {
 const GPU_BOARD = "/Systems/HGX";
 const NODE_2 = "/Systems/Node.2";
 
-function withSystem({ path }: QuirkRequest, shown: Body, system: string): Body {
-  if (path !== "/Systems" || !Array.isArray(shown["Members"])) return shown;
-  return { ...shown, Members: [{ "@odata.id": ROOT + system }, ...(shown["Members"] as readonly Body[])] };
+function withSystem(request: QuirkRequest, shown: Body, system: string): Body {
+  return listedFirst(/^\/Systems$/, system.slice("/Systems/".length))(request, shown);
 }
+
+/** Lists a further member before those of a collection. */
+function listedFirst(where: RegExp, id: string): NonNullable<Quirk["after"]> {
+  return ({ path }, shown) =>
+    where.test(path) && Array.isArray(shown["Members"])
+      ? { ...shown, Members: [link(`${path}/${id}`), ...(shown["Members"] as readonly Body[])] }
+      : shown;
+}
+
+function cdDrive(path: string): Body {
+  const Actions = { "#VirtualMedia.InsertMedia": action(path, "VirtualMedia.InsertMedia") };
+  return resource("VirtualMedia.v1_4_0", path, { Id: path, MediaTypes: ["CD"], Image: null, Inserted: false, Actions });
+}
+
+const FILLERS = {
+  SerialNumber: "To be filled by O.E.M.",
+  UUID: "00000000-0000-0000-0000-000000000000",
+  AssetTag: "N/A",
+};
 
 /** Changes resources, also where they are members of a collection. */
 function changing(where: RegExp, change: (resource: Body) => Body): NonNullable<Quirk["after"]> {
