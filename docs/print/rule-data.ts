@@ -821,6 +821,18 @@ export const RULES: readonly RuleSection[] = [
         rule: "A reboot ends when the machine is on again, also where the BMC first shows for a time that it is still on.",
       },
       {
+        id: "R-1305",
+        rule: "A session is renewed whatever status and body its end is reported with.",
+      },
+      {
+        id: "R-1306",
+        rule: "A read survives a connection that breaks once, an answer in gzip, a list that cannot be expanded, and a 429 or 503 that names its time.",
+      },
+      {
+        id: "R-1307",
+        rule: "A failure of a BMC's encryption or certificate is reported by its kind, each with its own remedy.",
+      },
+      {
         id: "R-1302",
         rule: "A medium counts as inserted and as ejected by what the drive reports, not by the name of an image; a drive that refuses it is passed over for the next, and drives of another system are not used.",
       },

@@ -3,9 +3,11 @@
  * other hosts are refused, and certificates are checked as the settings say.
  */
 import { Readable } from "node:stream";
+import { promisify } from "node:util";
+import { gunzip } from "node:zlib";
 import { Agent, buildConnector, request as sendRequest } from "undici";
 import type { MachineCall } from "../../src/drivers/driver.ts";
-import { RedfishError, connectionError } from "./error.ts";
+import { RedfishError, connectionError, hasBroken } from "./error.ts";
 import { pause } from "./poll.ts";
 import { isError, messageKeys, resourceOf, saysWhy } from "./messages.ts";
 import { bmcName } from "../bmc-settings.ts";
@@ -110,8 +112,13 @@ export function connect(call: RedfishCall): Connection {
     },
     async send(given) {
       const end = Math.min(call.deadline.getTime(), Date.now() + BUSY_SECONDS * 1000);
-      for (;;) {
-        const answer = await followed(given);
+      for (let isFirst = true; ; isFirst = false) {
+        const answer = await followed(given).catch((error: unknown) => {
+          // BMCs close connections that are kept, and some do so while a request is on its way.
+          if (isFirst && given.method === "GET" && hasBroken(error)) return undefined;
+          throw error;
+        });
+        if (!answer) continue;
         const seconds = given.body instanceof Readable ? undefined : retryAfter(answer);
         if (seconds === undefined || Date.now() + seconds * 1000 > end) return answer;
         await pause(seconds, call.signal);
@@ -149,8 +156,8 @@ function isMoved({ status }: HttpAnswer, { body }: HttpRequest, location: string
 /** Seconds to wait before a busy BMC is asked again; undefined if it does not name them. */
 function retryAfter(answer: HttpAnswer): number | undefined {
   const given = answer.header("retry-after");
-  if (answer.status !== 503 || given === undefined) return undefined;
-  const seconds = Number(given);
+  if ((answer.status !== 503 && answer.status !== 429) || given === undefined) return undefined;
+  const seconds = /^\d+$/.test(given) ? Number(given) : (Date.parse(given) - Date.now()) / 1000;
   return seconds > 0 ? seconds : 1;
 }
 
@@ -162,7 +169,7 @@ function urlOf(settings: Login, origin: string, path: string): URL {
 }
 
 function misdirected(settings: Login, what: string): RedfishError {
-  const message = `BMC ${bmcName(settings)} ${what}; set the BMC's own address in the node's settings.`;
+  const message = `BMC ${bmcName(settings)} ${what}; set the BMC's own address, port and scheme in the node's settings.`;
   return new RedfishError({ kind: "REFUSED", message });
 }
 
@@ -186,7 +193,7 @@ async function exchange(
   const options = {
     dispatcher: agent,
     method,
-    headers: { accept: "application/json", "odata-version": "4.0", ...headers },
+    headers: { accept: "application/json", "accept-encoding": "gzip", "odata-version": "4.0", ...headers },
     body: body ?? null,
     signal: AbortSignal.any([call.signal, limit]),
     headersTimeout: milliseconds,
@@ -195,7 +202,7 @@ async function exchange(
   return call.timed(`redfish ${method.toLowerCase()}`, async () => {
     try {
       const answer = await sendRequest(url, options);
-      const text = await answer.body.text();
+      const text = await unpacked(await answer.body.bytes().catch(errorBody(answer.statusCode)));
       return { status: answer.statusCode, header: (name) => [answer.headers[name]].flat()[0], body: text };
     } catch (error) {
       call.signal.throwIfAborted();
@@ -206,6 +213,22 @@ async function exchange(
     }
   });
 }
+
+/** Some BMCs close the connection in the body of an error, whose status says enough. */
+function errorBody(status: number): (error: unknown) => Uint8Array {
+  return (error) => {
+    if (status < 400) throw error;
+    return new Uint8Array();
+  };
+}
+
+/** The text of a body. BMCs compress some resources for every client, and refuse clients that do not accept that. */
+async function unpacked(bytes: Uint8Array): Promise<string> {
+  const isCompressed = bytes[0] === 0x1f && bytes[1] === 0x8b;
+  return new TextDecoder().decode(isCompressed ? await gunzipped(bytes, { maxOutputLength: ANSWER_BYTES_MAX }) : bytes);
+}
+
+const gunzipped = promisify(gunzip);
 
 function connectorOf(settings: Login): buildConnector.connector {
   const { certificateAuthority, fingerprint, verifyCertificate } = settings;

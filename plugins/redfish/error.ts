@@ -63,6 +63,11 @@ export interface FailedRequest {
   readonly change?: { readonly isPartial: boolean; readonly isAction: boolean };
 }
 
+/** Whether a connection ended before the answer. */
+export function hasBroken(error: unknown): boolean {
+  return error instanceof RedfishError && RESET_CODES.has(codeOf(error.cause));
+}
+
 /** The error for a request that got no complete answer. */
 export function connectionError(request: FailedRequest, error: unknown): RedfishError {
   const failure = classify(request, error);
@@ -75,7 +80,7 @@ export function connectionError(request: FailedRequest, error: unknown): Redfish
 
 function classify({ bmc, task, withoutEffect }: FailedRequest, error: unknown): RedfishFailure {
   const code = codeOf(error);
-  if (error instanceof errors.ResponseExceededMaxSizeError)
+  if (error instanceof errors.ResponseExceededMaxSizeError || code === "ERR_BUFFER_TOO_LARGE")
     return {
       kind: "OTHER",
       message: `BMC ${bmc} was asked to ${task}, and its answer has more than 16 MiB; restart the BMC.`,
@@ -93,11 +98,11 @@ function classify({ bmc, task, withoutEffect }: FailedRequest, error: unknown): 
       withoutEffect,
       message: `BMC ${bmc} accepted a connection, but did not ${task} in time; try again, or restart the BMC.`,
     };
-  if (CERTIFICATE_CODES.test(code))
-    return {
-      kind: "OTHER",
-      message: `BMC ${bmc} has a certificate or an encryption that is not accepted (${code}); set certificateAuthority or fingerprint in the node's settings.`,
-    };
+  if (CERTIFICATE_CODES.test(code)) {
+    const reason = `${code} ${error instanceof Error ? error.message : ""}`.toUpperCase().replaceAll(" ", "_");
+    const [, what] = TLS_FLAWS.find(([pattern]) => pattern.test(reason)) ?? [];
+    return { kind: "OTHER", message: `BMC ${bmc} ${what ?? NOT_TRUSTED} (${code}).` };
+  }
   return {
     // A call that has asked for no change has no effect, and another driver may answer in its place.
     kind: withoutEffect && RESET_CODES.has(code) ? "UNREACHABLE" : "OTHER",
@@ -123,6 +128,18 @@ const UNREACHABLE_CODES: ReadonlySet<string> = new Set([...AWAY_CODES, "ENOTFOUN
 const RESET_CODES: ReadonlySet<string> = new Set(["ECONNRESET", "ECONNABORTED", "EPIPE", "UND_ERR_SOCKET"]);
 
 const CERTIFICATE_CODES = /CERT|SELF_SIGNED|UNABLE_TO_|ERR_TLS|ERR_SSL|EPROTO|FINGERPRINT/;
+
+/** Why TLS ends, and what to do. */
+const TLS_FLAWS: readonly (readonly [RegExp, string])[] = [
+  [/WRONG_VERSION_NUMBER|PACKET_LENGTH|HTTP_REQUEST/, "does not answer with TLS encryption; check port and scheme"],
+  [
+    /PROTOCOL|HANDSHAKE|CIPHER|TOO_SMALL|TOO_WEAK|RENEGOTIATION|SIGALG/,
+    "offers only an encryption that is not accepted, such as TLS 1.1 or a short key; update its firmware, and let it create a new certificate",
+  ],
+  [/EXPIRED|NOT_YET/, "has a certificate that is not valid now; renew it, check its clock, or set fingerprint"],
+  [/ALTNAME/, "has a certificate for another name; use that name as the address, or set fingerprint"],
+];
+const NOT_TRUSTED = "has a certificate that is not trusted; set certificateAuthority or fingerprint";
 
 const TIMEOUT_CODES: ReadonlySet<string> = new Set(["UND_ERR_HEADERS_TIMEOUT", "UND_ERR_BODY_TIMEOUT", "TIMEOUT"]);
 

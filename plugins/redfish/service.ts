@@ -100,6 +100,7 @@ export class RedfishService {
   readonly #unread = new Map<string, Unread>();
   readonly #isPartial: boolean;
   #silentParts = 0;
+  #refusesExpand = false;
 
   constructor(call: RedfishCall, memory: DriverMemory | undefined, { isPartial }: ServiceOptions = WHOLE) {
     this.#call = call;
@@ -300,7 +301,7 @@ export class RedfishService {
       const headers = { ...request.headers, ...credentials };
       const answer = await this.#connection.send({ ...request, headers });
       // A body that has been read cannot be sent again.
-      if (answer.status !== 401 || logins === LOGINS_MAX || request.body instanceof Readable) return answer;
+      if (!lacksSession(answer) || logins === LOGINS_MAX || request.body instanceof Readable) return answer;
       credentials = await authenticator.renew(credentials);
     }
   }
@@ -324,11 +325,12 @@ export class RedfishService {
   }
 
   async #canExpand(): Promise<boolean> {
+    if (this.#refusesExpand) return false;
     const expand = at(await this.root(), "ProtocolFeaturesSupported", "ExpandQuery");
     return boolean(expand, "NoLinks") === true && (number(expand, "MaxLevels") ?? 1) >= 1;
   }
 
-  /** Undefined if the BMC refuses the path: some announce `$expand` and then refuse it. */
+  /** Undefined if the BMC does not take the path: some announce `$expand`, and then refuse it or do not answer. */
   async #pages(path: string, what: string): Promise<Listed | undefined> {
     const isExpand = path.includes("$expand");
     const members: Resource[] = [];
@@ -338,8 +340,9 @@ export class RedfishService {
     for (let next: string | undefined = path; next !== undefined && !seen.has(next);) {
       seen.add(next);
       const page: Resource | undefined = await (isExpand
-        ? this.get(next, what).catch(this.#isPartial ? onlyFailed : onlyAnswered)
+        ? this.get(next, what).catch(onlyFailed)
         : this.find(next, what));
+      if (page === undefined && isExpand) this.#refusesExpand = true;
       if (page === undefined) return isExpand || members.length === 0 ? undefined : { members, count };
       count = Math.max(count, number(page, "Members@odata.count") ?? 0);
       const listed = items(page, "Members").filter((one) => hasContent(one) || pathOf(one) !== "");
@@ -417,12 +420,14 @@ export class RedfishService {
   }
 }
 
-function pathOf(member: Resource): string {
-  return text(member, "@odata.id") ?? "";
+/** Whether an answer says that the session has ended; some BMCs do so with another status than 401. */
+function lacksSession({ status, body }: HttpAnswer): boolean {
+  const keys = status === 400 || status === 403 ? messageKeys(resourceOf(body) ?? {}) : [];
+  return status === 401 || keys.some((key) => key === "NoValidSession" || key === "SessionTerminated");
 }
 
-function onlyAnswered(error: unknown): undefined {
-  if (!(error instanceof RedfishError) || error.status === undefined) throw error;
+function pathOf(member: Resource): string {
+  return text(member, "@odata.id") ?? "";
 }
 
 /** Reads each item, a few at a time, as BMCs answer slowly to many requests at once. */

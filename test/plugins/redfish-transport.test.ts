@@ -1,10 +1,13 @@
 /** Driver `redfish`: logins, TLS, and BMCs that answer wrongly, late or not at all. */
 import { createServer } from "node:net";
+import { createServer as createTlsServer } from "node:tls";
+import type { TlsOptions } from "node:tls";
 import { describe, expect, test } from "vitest";
 import { PRESETS } from "../../packages/bmc-simulator/src/index.ts";
 import type { Fault } from "../../packages/bmc-simulator/src/index.ts";
 import createRedfish from "../../plugins/redfish/index.ts";
 import { driverMemory, redfishLab } from "../support/redfish.ts";
+import { aCertificate } from "../support/tls-files.ts";
 
 const login = (change: Partial<(typeof PRESETS)["reference"]["login"]>) => ({
   login: { ...PRESETS.reference.login, ...change },
@@ -34,6 +37,23 @@ describe("Redfish logins", () => {
     lab.bmc.faults.add({ kind: "lost-session", path: "/Memory/", times: 4 });
     expect((await lab.step("read_inventory")).kind).toBe("done");
     expect(lab.bmc.sessions()).toBe(1);
+  });
+
+  test.each<[string, readonly Fault[]]>([
+    [
+      "401 and a body that breaks off",
+      [
+        { kind: "lost-session", times: 1 },
+        { kind: "cut", times: 1 },
+      ],
+    ],
+    ["403 and the message that there is none", [{ kind: "session-forbidden", times: 1 }]],
+  ])("Redfish opens a new session after %s [R-1305]", async (_what, faults) => {
+    await using lab = await redfishLab({ traits: login({ refusal: "general-error" }) });
+    await lab.driver.power.read(lab.call());
+    lab.bmc.faults.set(faults);
+    expect(await lab.driver.power.read(lab.call())).toBe("OFF");
+    expect(lab.bmc.faults.list()).toEqual([]);
   });
 
   test("Redfish sends the password with each request to a BMC without free sessions [R-395]", async () => {
@@ -79,6 +99,16 @@ describe("Redfish logins", () => {
   });
 });
 
+/** A TLS server with an encryption of the past. */
+async function weakServer(options: Pick<TlsOptions, "minVersion" | "maxVersion" | "ciphers">) {
+  const { certificate: cert, key } = aCertificate();
+  const server = createTlsServer({ ciphers: "ALL:@SECLEVEL=0", ...options, cert, key }, (socket) => socket.end());
+  server.on("tlsClientError", () => undefined);
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as { port: number };
+  return { port, [Symbol.asyncDispose]: () => new Promise<void>((resolve) => void server.close(() => resolve())) };
+}
+
 describe("Redfish over TLS", () => {
   test("Redfish accepts a certificate of the authority in the settings [R-396]", async () => {
     await using lab = await redfishLab({ tls: true });
@@ -113,6 +143,27 @@ describe("Redfish over TLS", () => {
     await using lab = await redfishLab({ tls: true });
     const settings = { certificateAuthority: undefined, verifyCertificate: false };
     expect(await lab.driver.power.read(lab.call({ settings }))).toBe("OFF");
+  });
+
+  test.each([
+    ["offers TLS 1.1 at most", { minVersion: "TLSv1", maxVersion: "TLSv1.1" }, /firmware.*\(.*PROTO/],
+    ["does not encrypt", { maxVersion: "TLSv1.2", ciphers: "NULL:@SECLEVEL=0" }, /encryption that is not accepted/],
+  ] as const)("Redfish says what is wrong with a BMC that %s [R-1307]", async (_what, options, says) => {
+    await using lab = await redfishLab({ tls: true });
+    await using bmc = await weakServer(options);
+    const settings = { port: bmc.port, certificateAuthority: undefined, verifyCertificate: false };
+    await expect(lab.driver.power.read(lab.call({ settings }))).rejects.toMatchObject({
+      message: expect.stringMatching(says),
+    });
+  });
+
+  test.each([
+    ["expired", /not valid now/],
+    ["wrong-name", /another name/],
+  ] as const)("Redfish says what is wrong with a certificate: %s [R-1307]", async (problem, says) => {
+    await using lab = await redfishLab({ tls: true });
+    lab.bmc.faults.add({ kind: "certificate", problem });
+    await expect(lab.driver.power.read(lab.call())).rejects.toThrow(says);
   });
 
   test("Redfish reports a BMC without TLS where TLS is expected", async () => {
@@ -188,6 +239,18 @@ describe("Redfish BMCs that fail", () => {
     const before = Date.now();
     expect(await lab.driver.power.read(lab.call())).toBe("OFF");
     expect(Date.now() - before).toBeGreaterThanOrEqual(2000);
+  });
+
+  test.each<[string, Fault]>([
+    ["compresses its answers unasked", { kind: "compressed" }],
+    ["closes a connection that was kept", { kind: "reset", method: "GET", times: 1 }],
+    ["limits requests, and names the time as a date", { kind: "too-many", retryAfterSeconds: 1, times: 2 }],
+    ["does not answer $expand", { kind: "silent", path: "$expand" }],
+  ])("Redfish reads a BMC that %s [R-1306]", async (_what, fault) => {
+    await using lab = await redfishLab();
+    lab.bmc.faults.add(fault);
+    expect(await lab.driver.power.read(lab.call())).toBe("OFF");
+    expect(await lab.driver.firmware?.read(lab.call({ seconds: 4 }))).toHaveLength(5);
   });
 
   test("Redfish does not wait for a busy BMC beyond its deadline", async () => {

@@ -7,8 +7,14 @@ export type FaultKind =
   | { readonly kind: "silent" }
   /** Accepts the connection and reads nothing, so that not even TLS begins. Affects new connections; has no path. */
   | { readonly kind: "deaf" }
-  /** Sends the head and half of the body, and then nothing. */
-  | { readonly kind: "half" }
+  /** Sends the head and half of the body, and then nothing; or closes the connection. */
+  | { readonly kind: "half" | "cut" }
+  /** Sends every body in gzip, and answers 406 to a client that does not accept it. */
+  | { readonly kind: "compressed" }
+  /** Answers 429 with the time as a date. */
+  | { readonly kind: "too-many"; readonly retryAfterSeconds: number }
+  /** Answers 403 with the message that the session has ended. */
+  | { readonly kind: "session-forbidden" }
   /** Resets the connection. */
   | { readonly kind: "reset" }
   /** Does what the request asks for, and resets the connection in place of an answer. */
@@ -37,7 +43,7 @@ export type OtherBody = "page" | "none" | "object" | "list" | "error";
 export type CertificateProblem = "expired" | "wrong-name";
 
 export type Fault = FaultKind & {
-  /** Only requests whose path contains this text, such as `/Systems`. */
+  /** Only requests whose path and query contain this text, such as `/Systems`. */
   readonly path?: string;
   readonly method?: string;
   /** The fault ends after this number of requests. */
@@ -107,6 +113,10 @@ const NEEDS: Record<FaultKind["kind"], Readonly<Record<string, "number" | "strin
   silent: {},
   deaf: {},
   half: {},
+  cut: {},
+  compressed: {},
+  "too-many": { retryAfterSeconds: "number" },
+  "session-forbidden": {},
   reset: {},
   "lost-answer": {},
   unavailable: { retryAfterSeconds: "number" },

@@ -1,5 +1,6 @@
 /** Answers that are wrong on purpose. */
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { gzipSync } from "node:zlib";
 import type { Fault, OtherBody } from "./faults.ts";
 
 export interface Exchange {
@@ -19,6 +20,18 @@ export function answeredByFault({ request, response }: Exchange, faults: readonl
       case "unavailable":
         response.writeHead(503, { "Retry-After": String(fault.retryAfterSeconds), "Content-Length": 0 }).end();
         return true;
+      case "too-many": {
+        const date = new Date(Date.now() + fault.retryAfterSeconds * 1000).toUTCString();
+        response.writeHead(429, { "Retry-After": date, "Content-Length": 0 }).end();
+        return true;
+      }
+      case "session-forbidden":
+        response.writeHead(403, { "Content-Type": "application/json" }).end(NO_SESSION);
+        return true;
+      case "compressed":
+        if (String(request.headers["accept-encoding"]).includes("gzip")) break;
+        response.writeHead(406, { "Content-Length": 0 }).end();
+        return true;
       case "answer":
         response.writeHead(fault.status, { "Content-Type": fault.body === "page" ? "text/html" : "application/json" });
         response.end(BODIES[fault.body]);
@@ -35,6 +48,7 @@ export function answeredByFault({ request, response }: Exchange, faults: readonl
       case "slow":
       case "deaf":
       case "half":
+      case "cut":
       case "lost-session":
       case "lost-answer":
       case "malformed":
@@ -55,12 +69,20 @@ export const BODIES: Readonly<Record<OtherBody, string>> = {
   error: '{"error":{"code":"Base.1.8.GeneralError","message":"A general error has occurred."}}',
 };
 
+const NO_SESSION = '{"error":{"code":"Base.1.8.NoValidSession","message":"There is no valid session."}}';
+
 /** Sends a body as the faults want it: whole, cut but complete for HTTP, or half and then nothing. */
 export function sendBody(response: ServerResponse, body: string, faults: readonly Fault[]): void {
   const isMalformed = faults.some(({ kind }) => kind === "malformed");
   const text = isMalformed ? body.slice(0, Math.ceil((body.length * 2) / 3)) : body;
+  if (faults.some(({ kind }) => kind === "compressed")) {
+    response.setHeader("Content-Encoding", "gzip");
+    return void response.end(gzipSync(text));
+  }
   response.setHeader("Content-Length", Buffer.byteLength(text));
-  if (faults.some(({ kind }) => kind === "half")) response.write(text.slice(0, Math.ceil(text.length / 2)));
+  const half = text.slice(0, Math.ceil(text.length / 2));
+  if (faults.some(({ kind }) => kind === "half")) response.write(half);
+  else if (faults.some(({ kind }) => kind === "cut")) response.write(half, () => response.destroy());
   else response.end(text);
 }
 

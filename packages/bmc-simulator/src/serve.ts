@@ -38,7 +38,7 @@ export async function serve(bmc: Bmc, request: IncomingMessage, response: Server
   const url = new URL(request.url ?? "/", "http://bmc");
   const target = decodeURI(url.pathname).replace(/(.)\/$/, "$1");
   const method = request.method ?? "GET";
-  const faults = bmc.faults.take(method, target);
+  const faults = bmc.faults.take(method, target + url.search);
   const exchange: Exchange = { request, response, method, target, query: url.searchParams, faults };
   const slow = faults.reduce((sum, fault) => sum + (fault.kind === "slow" ? fault.ms : 0), 0);
   const waitMs = slow + latencyOf(bmc.latency, bmc.traits.latency, target);
