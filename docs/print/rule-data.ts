@@ -821,6 +821,14 @@ export const RULES: readonly RuleSection[] = [
         rule: "A reboot ends when the machine is on again, also where the BMC first shows for a time that it is still on.",
       },
       {
+        id: "R-1308",
+        rule: "An inspection reads numbers that are texts, and texts that are numbers; memory of 0 GiB is the sum of the modules.",
+      },
+      {
+        id: "R-1309",
+        rule: "MAC addresses of an inspection have six octets and colons; others, and zeros, are left out, and where no Ethernet interface has one those of the adapters are taken.",
+      },
+      {
         id: "R-1305",
         rule: "A session is renewed whatever status and body its end is reported with.",
       },

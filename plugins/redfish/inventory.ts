@@ -66,7 +66,9 @@ export async function readComponents(
   const { drives, isComplete } = await findDrives(service, system);
   progress(70, "disks are read");
   const interfaces = await service.members(link(resource, "EthernetInterfaces"), "network interfaces");
-  const ports = interfaces.length > 0 ? interfaces.map(interfacePart) : await adapterPorts(service, system);
+  const ports = interfaces.map(interfacePart);
+  const hasMac = ports.some((one) => "mac" in one);
+  const adapters = hasMac ? [] : await adapterPorts(service, system);
   progress(85, "network interfaces are read");
   const devices = await pcieDevices(service, system);
   return part({
@@ -75,7 +77,7 @@ export async function readComponents(
     memoryModules: modules.map(modulePart),
     disks: drives.map(diskPart),
     incomplete: isComplete ? undefined : ["disks"],
-    networkInterfaces: ports,
+    networkInterfaces: adapters.length > 0 ? adapters : ports,
     pciDevices: devices.map(pciePart),
   });
 }
@@ -110,7 +112,8 @@ function modulePart(one: Resource): Part {
 
 function memoryBytes(system: Resource, modules: readonly Resource[]): number | undefined {
   const total = number(at(system, "MemorySummary"), "TotalSystemMemoryGiB");
-  if (total !== undefined) return total * GIBIBYTE;
+  // Some BMCs report 0 while the machine is off, or always.
+  if (total) return Math.round(total * GIBIBYTE);
   const sum = modules.reduce((bytes, one) => bytes + (number(one, "CapacityMiB") ?? 0) * MEBIBYTE, 0);
   return sum === 0 ? undefined : sum;
 }
@@ -136,15 +139,21 @@ function diskPart(one: Resource): Part {
 }
 
 function interfacePart(one: Resource): Part {
-  const mac = text(one, "MACAddress") ?? text(one, "PermanentMACAddress");
   return part({
     id: text(one, "Id"),
     name: text(one, "Name"),
-    mac: mac?.toLowerCase(),
+    mac: macOf(one, "MACAddress") ?? macOf(one, "PermanentMACAddress"),
     link: linkOf(text(one, "LinkStatus")),
     speedMbps: number(one, "SpeedMbps"),
     health: healthOf(one),
   });
+}
+
+/** A MAC address with colons; undefined for a filler, and for the address of another kind of network. */
+function macOf(one: Resource, name: string): string | undefined {
+  const digits = text(one, name)?.replaceAll(/[:.-]/g, "").toLowerCase() ?? "";
+  if (!/^[\da-f]{12}$/.test(digits) || /^(.)\1*$/.test(digits)) return undefined;
+  return digits.replaceAll(/..(?!$)/g, "$&:");
 }
 
 function linkOf(status: string | undefined): "UP" | "DOWN" | undefined {
@@ -152,7 +161,7 @@ function linkOf(status: string | undefined): "UP" | "DOWN" | undefined {
   return status.toUpperCase() === "LINKUP" ? "UP" : "DOWN";
 }
 
-/** The ports of network adapters, for machines without a list of Ethernet interfaces. */
+/** The ports of network adapters, for machines whose list of Ethernet interfaces has no MAC address. */
 async function adapterPorts(service: RedfishService, system: Located): Promise<Part[]> {
   const chassis = await chassisOf(service, system);
   const collections = chassis.flatMap(({ resource }) => link(resource, "NetworkAdapters") ?? []);
@@ -162,8 +171,8 @@ async function adapterPorts(service: RedfishService, system: Located): Promise<P
   );
   return functions.flat().flatMap((one) => {
     const ethernet = at(one, "Ethernet");
-    const mac = text(ethernet, "PermanentMACAddress") ?? text(ethernet, "MACAddress");
-    return mac === undefined ? [] : [part({ id: text(one, "Id"), name: text(one, "Name"), mac: mac.toLowerCase() })];
+    const mac = macOf(ethernet, "MACAddress") ?? macOf(ethernet, "PermanentMACAddress");
+    return mac === undefined ? [] : [part({ id: text(one, "Id"), name: text(one, "Name"), mac })];
   });
 }
 

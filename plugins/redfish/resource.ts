@@ -16,10 +16,10 @@ export function at(resource: unknown, ...path: readonly string[]): Resource {
   return isResource(found) ? found : {};
 }
 
-/** A text without surrounding blanks; undefined if it is absent or empty. */
+/** A text without surrounding blanks; undefined if it is absent or empty. Some BMCs give an ID as a number. */
 export function text(resource: Resource, name: string): string | undefined {
   const value = resource[name];
-  const trimmed = typeof value === "string" ? value.trim() : "";
+  const trimmed = typeof value === "string" ? value.trim() : typeof value === "number" ? String(value) : "";
   return trimmed === "" ? undefined : trimmed;
 }
 
@@ -30,7 +30,9 @@ export function ownText(resource: Resource, name: string): string | undefined {
 }
 
 export function number(resource: Resource, name: string): number | undefined {
-  const value = resource[name];
+  const given = resource[name];
+  // Some BMCs give a number as a text, and an empty one where they have none.
+  const value = typeof given === "string" && /^\s*-?\d+(\.\d+)?\s*$/.test(given) ? Number(given) : given;
   return typeof value === "number" && Number.isFinite(value) ? value : undefined;
 }
 

@@ -375,6 +375,28 @@ describe("Redfish inspection of a machine with parts that cannot be read", () =>
     return result.output as Readonly<Record<string, readonly Readonly<Record<string, unknown>>[]>>;
   };
 
+  test("numbers that are texts, and texts that are numbers, are read as what they are [R-1308]", async () => {
+    const traits = { ...PRESETS["idrac-like"] };
+    expect(await inspected({ ...traits, quirks: ["numbers-as-texts"] })).toMatchObject(await inspected(traits));
+  });
+
+  test("memory of 0 GiB is the sum of the modules [R-1308]", async () => {
+    expect(await inspected({ quirks: ["memory-sum-is-zero"] })).toMatchObject({ memoryBytes: 256 * 1024 ** 3 });
+  });
+
+  test("MAC addresses have one notation, and those of other networks are left out [R-1309]", async () => {
+    const { networkInterfaces = [] } = await inspected({ quirks: ["macs-of-all-kinds"] });
+    const macs = networkInterfaces.map(({ mac }) => mac);
+    expect(macs[0]).toMatch(/^([0-9a-f]{2}:){5}[0-9a-f]{2}$/);
+    expect(macs.slice(1).every((mac) => mac === undefined)).toBe(true);
+  });
+
+  test("MAC addresses that the Ethernet interfaces lack are those of the adapters [R-1309]", async () => {
+    const { networkInterfaces } = await inspected({ quirks: ["macs-missing"] });
+    const { networkInterfaces: all = [] } = await inspected({});
+    expect(networkInterfaces?.map(({ mac }) => mac)).toEqual(all.map(({ mac }) => mac));
+  });
+
   test("texts that stand for no value are left out [R-1304]", async () => {
     const output = await inspected({ quirks: ["fillers"] });
     for (const name of ["serial", "uuid", "assetTag"]) expect(output[name]).toBeUndefined();

@@ -31,6 +31,8 @@ const settingsOf = ({ bmc }: QuirkRequest) => `/Systems/${bmc.traits.ids.system}
 const TARGET = "BootSourceOverrideTarget";
 const changesBoot = (request: QuirkRequest) =>
   request.method === "PATCH" && isSystem(request) && "Boot" in request.body;
+const NIC = /\/EthernetInterfaces\//;
+const INFINIBAND = "00:00:11:e7:fe:80:00:00:00:00:00:00:02:00:00:03:00:18:00:01";
 const MEDIUM = /\/VirtualMedia\/[^/]+$/;
 const MODE = "BootSourceOverrideMode";
 const resets = ({ method, path }: QuirkRequest) => method === "POST" && path.endsWith("/ComputerSystem.Reset");
@@ -296,6 +298,27 @@ export const QUIRKS: Readonly<Record<QuirkName, Quirk>> = {
   },
   /** The first memory module has null in place of every value. */
   "memory-is-empty": { after: changing(/\/Memory\/[^/]*\.1$/, emptied) },
+  /** The system reports 0 GiB of memory. */
+  "memory-sum-is-zero": {
+    after: (request, shown) =>
+      isSystem(request)
+        ? { ...shown, MemorySummary: { TotalSystemMemoryGiB: 0, Status: { State: "Disabled" } } }
+        : shown,
+  },
+  /** The Ethernet interfaces have no MAC addresses. */
+  "macs-missing": { after: changing(NIC, (one) => ({ ...one, MACAddress: "", PermanentMACAddress: "" })) },
+  /** The MAC addresses are one without colons, one of zeros, and one of InfiniBand. */
+  "macs-of-all-kinds": {
+    after: changing(NIC, (one) => {
+      const number = Number(String(one["@odata.id"]).at(-1));
+      const mac = [String(one["MACAddress"]).replaceAll(":", ""), "00:00:00:00:00:00"][number - 1] ?? INFINIBAND;
+      return { ...one, MACAddress: mac, PermanentMACAddress: null };
+    }),
+  },
+  /** Sizes, counts and speeds are texts, and IDs of power supplies are numbers. */
+  "numbers-as-texts": {
+    after: (_request, shown) => JSON.parse(JSON.stringify(shown), asOtherType) as Body,
+  },
   /** The first storage controller has null in place of every value. */
   "controller-is-empty": { after: changing(/\/Storage\/RAID\.1$/, emptied) },
   /** The first storage controller has null in place of its drives. */
@@ -331,6 +354,11 @@ function listedFirst(where: RegExp, id: string): NonNullable<Quirk["after"]> {
     where.test(path) && Array.isArray(shown["Members"])
       ? { ...shown, Members: [link(`${path}/${id}`), ...(shown["Members"] as readonly Body[])] }
       : shown;
+}
+
+function asOtherType(name: string, value: unknown): unknown {
+  if (name === "MemberId") return Number(value);
+  return typeof value === "number" && /(Bytes|MiB|GiB|Watts|Cores|Threads|M[Hh]z)$/.test(name) ? String(value) : value;
 }
 
 function cdDrive(path: string): Body {
