@@ -37,14 +37,19 @@ export function remedyOf(answer: HttpAnswer, { path, body, spare, optional, mayM
   const isAboutBody = status !== 409 || keys.some((key) => /^(Property|ActionParameter)/.test(key));
   const unwanted = isAboutBody ? sent.filter((name) => new RegExp(`\\b${name}\\b`).test(words)) : [];
   if (unwanted.length > 0) return { kind: "BODY", body: without(body, unwanted) };
-  if (NOT_NOW_STATUS.has(status) || keys.some((key) => NOT_NOW.test(key)) || NOT_NOW_TEXT.test(words))
-    return { kind: "WAIT" };
+  if (isNotNow(answer)) return { kind: "WAIT" };
   if (mayMove && (status === 405 || keys.some((key) => ELSEWHERE.has(key)) || ELSEWHERE_TEXT.test(words))) {
     const own = `${path.replace(/\/$/, "")}/`;
     const named = words.match(/\/redfish\/v1\/[\w./~%-]*[\w~%]/g)?.find((one) => one.startsWith(own));
     return { kind: "PATH", ...(named !== undefined && { path: named }) };
   }
   return BAD_BODY.has(status) && sent.length > 0 ? { kind: "BODY", body: without(body, sent) } : undefined;
+}
+
+/** Whether a refusal is for a condition that passes. */
+export function isNotNow({ status, body }: HttpAnswer): boolean {
+  const keys = messageKeys(resourceOf(body) ?? {});
+  return NOT_NOW_STATUS.has(status) || keys.some((key) => NOT_NOW.test(key)) || NOT_NOW_TEXT.test(wordsOf(body));
 }
 
 const BAD_BODY: ReadonlySet<number> = new Set([400, 422]);
@@ -54,7 +59,7 @@ const NOT_NOW_STATUS: ReadonlySet<number> = new Set([423, 425, 429]);
 const NOT_NOW =
   /^(ServiceTemporarilyUnavailable|ResourceInUse)$|(In|During|Under)(System)?Post$|(Busy|NotReady|InTransition)$/i;
 const NOT_NOW_TEXT =
-  /\bperforming POST\b|\b(in|under|during|until|after|completes?|finish(es)?) (the )?(system |server )?POST\b(?! (request|body|method|data|payload|operation|call))|\bPOST (is |has )?(not )?(yet )?(in progress|complet|finish)|\bat this time\b|\btemporarily\b|\btry (it )?again later\b|\b(is|in) (currently |already )?((re)?(starting|booting|initiali[sz]ing)|busy|transition)\b/i;
+  /\bperforming POST\b|\b(in|under|during|until|after|completes?|finish(es)?) (the )?(system |server )?POST\b(?! (request|body|method|data|payload|operation|call))|\bPOST (is |has )?(not )?(yet )?(in progress|complet|finish)|\bat this time\b|\btemporarily\b|\btry (it )?again later\b|\bnot (yet )?ready\b|\bretry (\w+ ){0,3}(later|after (a|some|several|\d+) )|\b(is|in) (currently |already )?((re)?(starting|booting|initiali[sz]ing)|busy|transition)\b/i;
 
 /** Messages about a member that is changed at another resource, or a resource that takes no changes. */
 const ELSEWHERE: ReadonlySet<string> = new Set(["PropertyNotWritable", "OperationNotAllowed", "ActionNotSupported"]);

@@ -8,7 +8,7 @@ import { connect, isAway, isRefusal } from "./connection.ts";
 import type { Connection, HttpAnswer, HttpRequest, RedfishCall } from "./connection.ts";
 import { RedfishError, onlyFailed } from "./error.ts";
 import { pause } from "./poll.ts";
-import { conditionsOf, holds, isAboutCondition, remedyOf } from "./refusal.ts";
+import { conditionsOf, holds, isAboutCondition, isNotNow, remedyOf } from "./refusal.ts";
 import { messageKeys, messagesOf, reportsError, resourceOf, stateOf } from "./messages.ts";
 import { at, boolean, hasContent, isExpanded, items, link, number, text } from "./resource.ts";
 import type { Resource } from "./resource.ts";
@@ -365,7 +365,9 @@ export class RedfishService {
   #outcome({ path, task }: Pick<Change, "path" | "task">, answer: HttpAnswer): Outcome {
     const body = resourceOf(answer.body) ?? {};
     if (answer.status >= 300 || reportsError(body)) {
-      const { kind, retryable, status, message, away } = this.#refusal(task, answer);
+      const { kind, retryable, status, message } = this.#refusal(task, answer);
+      // A change that is refused for the moment has been asked for again already.
+      const away = isAway(answer) && !this.#connection.hasActed;
       const effect = isRefusal(answer) ? "NONE" : "UNKNOWN";
       throw new RedfishError({ kind, retryable, message, effect, away, status: status ?? answer.status });
     }
@@ -414,8 +416,10 @@ export class RedfishService {
       return new RedfishError({ kind: "REFUSED", status, message: `${message} Check the role of the user.` });
     if (status === 405 || status === 501 || messageKeys(body).includes("ActionNotSupported"))
       return new RedfishError({ kind: "UNSUPPORTED", status, message });
-    const retryable = [409, 423, 425, 429].includes(status) || status >= 500;
-    const away = isAway(answer) && !this.#connection.hasActed;
+    // Some BMCs that start answer 400 to a read, and say that they are not ready.
+    const isEarly = status >= 400 && status < 500 && isNotNow(answer);
+    const retryable = isEarly || status === 409 || status >= 500;
+    const away = (isAway(answer) || isEarly) && !this.#connection.hasActed;
     return new RedfishError({ kind: "REFUSED", status, message, retryable, away });
   }
 }
