@@ -821,6 +821,14 @@ export const RULES: readonly RuleSection[] = [
         rule: "A reboot ends when the machine is on again, also where the BMC first shows for a time that it is still on.",
       },
       {
+        id: "R-1310",
+        rule: "A task of a BMC that waits for a restart of the machine gets it, once, when nothing else goes on.",
+      },
+      {
+        id: "R-1311",
+        rule: "A BMC that refuses a read because it is not ready is away, whatever the status of its answer.",
+      },
+      {
         id: "R-1308",
         rule: "An inspection reads numbers that are texts, and texts that are numbers; memory of 0 GiB is the sum of the modules.",
       },

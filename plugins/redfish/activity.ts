@@ -8,7 +8,7 @@ import type { RedfishSettings } from "./settings.ts";
 import { findSystem, lastPart, managersOf } from "./system.ts";
 import type { Located } from "./system.ts";
 import { stateOf } from "./messages.ts";
-import { isEndState } from "./task.ts";
+import { isEndState, isIdleState } from "./task.ts";
 
 export interface ActiveTask {
   readonly id: string;
@@ -109,17 +109,6 @@ function taskOf(task: Resource): ActiveTask {
   return { id, name: text(task, "Name") ?? id, state: stateOf(task) ?? "" };
 }
 
-/** States of tasks that wait for something, such as a restart of the machine, or that do not end. */
-const IDLE_STATES: ReadonlySet<string> = new Set([
-  "pending",
-  "scheduled",
-  "downloaded",
-  "readyforexecution",
-  "rebootpending",
-  "pendingreboot",
-  "service",
-]);
-
 function isActive(task: Resource): boolean {
   const state = stateOf(task) ?? "";
   const isScheduled =
@@ -127,7 +116,7 @@ function isActive(task: Resource): boolean {
     [text(task, "Message"), ...items(task, "Messages").map((one) => text(one, "Message"))].some((one) =>
       /\bscheduled\b/i.test(one ?? ""),
     );
-  return !isEndState(state) && !IDLE_STATES.has(state) && !isScheduled && !isStale(task);
+  return !isEndState(state) && !isIdleState(state) && !isScheduled && !isStale(task);
 }
 
 /** A task whose state was never brought up to date: it has an end. Some BMCs show one before the beginning. */

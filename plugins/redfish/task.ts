@@ -12,7 +12,13 @@ import type { RedfishService } from "./service.ts";
 
 /** How far a task is. */
 export type TaskProgress =
-  | { readonly kind: "RUNNING"; readonly percent: number | null; readonly message: string | null }
+  | {
+      readonly kind: "RUNNING";
+      readonly percent: number | null;
+      readonly message: string | null;
+      /** Whether it waits for something, such as a restart of the machine. */
+      readonly isIdle: boolean;
+    }
   | { readonly kind: "SUCCEEDED" }
   | { readonly kind: "FAILED"; readonly reason: string }
   /** The BMC has no such resource: it has forgotten the task, as some do when it ends or when they restart. */
@@ -26,10 +32,30 @@ const FAILED_STATES: ReadonlySet<string> = new Set([
   "cancelled",
   "failed",
   "completedwitherrors",
+  "aborted",
+  "canceled",
+  "error",
+  "rebootfailed",
 ]);
+const SUCCEEDED_STATES: ReadonlySet<string> = new Set(["completed", "rebootcompleted"]);
 
 export function isEndState(state: string): boolean {
-  return state === "completed" || FAILED_STATES.has(state);
+  return SUCCEEDED_STATES.has(state) || FAILED_STATES.has(state);
+}
+
+/** Of tasks that wait for something, such as a restart of the machine, or that do not end. */
+const IDLE_STATES: ReadonlySet<string> = new Set([
+  "pending",
+  "scheduled",
+  "downloaded",
+  "readyforexecution",
+  "rebootpending",
+  "pendingreboot",
+  "service",
+]);
+
+export function isIdleState(state: string): boolean {
+  return IDLE_STATES.has(state);
 }
 
 /** Reads a task where the BMC has named it, and else where BMCs keep tasks. No answer of the BMC makes it reject. */
@@ -104,7 +130,7 @@ const FROM_ELSEWHERE: ReadonlySet<number> = new Set([401, 403, 405, 407, 408, 42
 function ofState(body: Resource, state: string): TaskProgress {
   if (!isEndState(state)) return running(body);
   const health = text(body, "TaskStatus") ?? text(body, "JobStatus") ?? "OK";
-  if (state === "completed" && health !== "Critical") return { kind: "SUCCEEDED" };
+  if (SUCCEEDED_STATES.has(state) && health !== "Critical") return { kind: "SUCCEEDED" };
   const reason = [...taskMessages(body), ...messagesOf(body)].join(" ");
   const ended = text(body, "TaskState") ?? text(body, "JobState");
   return { kind: "FAILED", reason: `it ended as ${ended} (${health}): ${reason || "no message"}` };
@@ -130,6 +156,7 @@ function running(body: Resource): Extract<TaskProgress, { readonly kind: "RUNNIN
     kind: "RUNNING",
     percent: number(body, "PercentComplete") ?? null,
     message: taskMessages(body).at(-1) ?? null,
+    isIdle: isIdleState(stateOf(body) ?? ""),
   };
 }
 

@@ -136,6 +136,24 @@ describe("Redfish step update_firmware", () => {
     },
   );
 
+  test.each(["idrac-like", "supermicro-like"] as const)(
+    "update that a BMC of the kind %s makes at the next start was waited for until the timeout [R-1310]",
+    async (preset) => {
+      const { update } = PRESETS[preset];
+      const traits = {
+        ...PRESETS[preset],
+        quirks: ["tasks-wait-for-reset"],
+        update: { ...update, biosAtReset: false },
+      };
+      await using lab = await redfishLab({ traits: traits as Partial<Traits> });
+      await using files = await serveImages();
+      lab.bmc.state.power = "On";
+      const components = [{ id: "BIOS", url: `${files.url}/BIOS/2.0.0`, version: "2.0.0" }];
+      const result = await lab.step("update_firmware", { components });
+      expect(result).toMatchObject({ kind: "done", output: { updated: [{ id: "BIOS", to: "2.0.0" }] } });
+    },
+  );
+
   test("update_firmware without a version ends when the component keeps its version, and reports the version [R-520]", async () => {
     await using images = await serveImages();
     await using lab = await redfishLab();
@@ -307,6 +325,15 @@ describe("Redfish steps for drives", () => {
     expect(await lab.step("reset_raid")).toMatchObject({ kind: "done" });
     expect(lab.bmc.state.volumes).toEqual([]);
     expect(await lab.step("reset_raid")).toMatchObject({ kind: "done" });
+  });
+
+  test("removal of a volume that the BMC makes at the next start was waited for until the timeout [R-1310]", async () => {
+    const traits = { storage: { ...PRESETS.reference.storage, deletionTask: true } };
+    await using lab = await redfishLab({ traits: { ...traits, quirks: ["tasks-wait-for-reset"] } });
+    const volume = { controller: "RAID.1", raidType: "RAID1", drives: ["Disk.0", "Disk.1"], capacityBytes: 1 };
+    lab.bmc.state.volumes = [{ id: "1", name: "one", ...volume }];
+    expect(await lab.step("reset_raid")).toMatchObject({ kind: "done" });
+    expect(lab.bmc.state.volumes).toEqual([]);
   });
 });
 

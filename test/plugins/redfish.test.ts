@@ -375,6 +375,13 @@ describe("Redfish inspection of a machine with parts that cannot be read", () =>
     return result.output as Readonly<Record<string, readonly Readonly<Record<string, unknown>>[]>>;
   };
 
+  test("BMC that answers 400 because it is not ready is reported as away, and then inspected [R-1311]", async () => {
+    await using lab = await redfishLab({ traits: { quirks: ["not-ready"] } });
+    await expect(lab.driver.power.read(lab.call())).rejects.toMatchObject({ retryable: true, away: true });
+    expect(await lab.step("read_inventory")).toMatchObject({ kind: "failed", retryable: true, away: true });
+    expect(await lab.step("read_inventory")).toMatchObject({ kind: "done" });
+  });
+
   test("numbers that are texts, and texts that are numbers, are read as what they are [R-1308]", async () => {
     const traits = { ...PRESETS["idrac-like"] };
     expect(await inspected({ ...traits, quirks: ["numbers-as-texts"] })).toMatchObject(await inspected(traits));

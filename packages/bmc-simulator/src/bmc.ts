@@ -93,8 +93,8 @@ export interface BmcState {
   versions: Readonly<Record<string, string>>;
   /** Versions that run after the next reset of the system. */
   staged: Readonly<Record<string, string>>;
-  /** Updates that wait for StartUpdate. */
-  waitingUpdates: readonly (() => void)[];
+  /** Updates that wait for StartUpdate, and tasks that wait for a reset. */
+  waitingTasks: readonly (() => void)[];
   log: readonly LogEntry[];
   logMade: number;
   account: { userName: string; password: string };
@@ -144,7 +144,7 @@ export function newState(account: { readonly userName: string; readonly password
     erased: {},
     versions: {},
     staged: {},
-    waitingUpdates: [],
+    waitingTasks: [],
     log: [],
     logMade: 0,
     account: { ...account },

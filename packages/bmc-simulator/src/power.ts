@@ -168,6 +168,7 @@ export function noticeExit(bmc: Bmc): void {
 function beginBoot(bmc: Bmc): BootChoice {
   const { state, traits } = bmc;
   applyBiosSettings(bmc);
+  if (traits.quirks.includes("tasks-wait-for-reset")) releaseTasks(bmc);
   state.versions = { ...state.versions, ...state.staged };
   state.staged = {};
   state.secureBoot.enabled = state.secureBoot.atNextBoot;
@@ -183,6 +184,13 @@ function beginBoot(bmc: Bmc): BootChoice {
     state.boot = { ...state.boot, enabled: "Disabled", target: "None", uefiTarget: null, next: null };
   record(bmc, { message: `The system boots from ${state.bootedFrom}.`, origin: places.system });
   return { target: state.bootedFrom, mode, image };
+}
+
+/** Begins the tasks that wait. */
+export function releaseTasks({ state }: Bmc): void {
+  const waiting = state.waitingTasks;
+  state.waitingTasks = [];
+  for (const release of waiting) release();
 }
 
 export function applyBiosSettings(bmc: Bmc): void {

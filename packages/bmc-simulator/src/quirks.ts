@@ -176,6 +176,15 @@ export const QUIRKS: Readonly<Record<QuirkName, Quirk>> = {
       return undefined;
     },
   },
+  /** An update, or the removal of a volume by a task, waits for the next start of the system. */
+  "tasks-wait-for-reset": {},
+  /** The first two reads of a system are refused; the message says that the BMC is not ready. */
+  "not-ready": {
+    before: (request) =>
+      isSystem(request) && countOf(request, "not-ready") < 2
+        ? refuse(400, "SWC0700", "The BMC is not ready. Please retry after a few minutes.")
+        : undefined,
+  },
   /** Resets are made, and a gateway answers 502. */
   "reset-behind-gateway": {
     before: (request) => {

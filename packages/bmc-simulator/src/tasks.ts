@@ -2,11 +2,11 @@
  * Tasks of one BMC.
  *
  * New → Starting → Running, in steps of a fifth of the duration, then Completed or Exception. A held task stays
- * Starting until it is released, and a stuck one stays Running.
+ * Starting or Pending until it is released, and a stuck one stays Running.
  */
 import type { Timers } from "./timers.ts";
 
-export type TaskState = "New" | "Starting" | "Running" | "Completed" | "Exception" | "Cancelled";
+export type TaskState = "New" | "Starting" | "Pending" | "Running" | "Completed" | "Exception" | "Cancelled";
 
 export interface TaskMessage {
   readonly id: string;
@@ -33,8 +33,8 @@ export interface TaskWork {
   readonly prepare?: () => Promise<TaskFailure>;
   /** After the last step. */
   readonly finish?: () => TaskFailure;
-  /** True: the task waits for `release`. */
-  readonly held?: boolean;
+  /** The task waits for `release`; it is Starting, or Pending until a reset of the system. */
+  readonly held?: boolean | "Pending";
 }
 
 export interface TaskStore {
@@ -110,8 +110,9 @@ export function createTasks(settings: TaskSettings): TaskStore {
         messages: [],
       };
       tasks = [...tasks.slice(1 - KEPT_MAX), task];
-      change(task, work.held === true ? "Starting" : "New");
-      if (work.held === true) held.set(id, () => void run(task, work));
+      const isHeld = work.held === true || work.held === "Pending";
+      change(task, isHeld ? (work.held === true ? "Starting" : "Pending") : "New");
+      if (isHeld) held.set(id, () => void run(task, work));
       else void run(task, work);
       return task;
     },

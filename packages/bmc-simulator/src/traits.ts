@@ -41,6 +41,8 @@ export type QuirkName =
   | "first-boot-change-lost"
   | "bios-side-effect"
   | "reset-behind-gateway"
+  | "tasks-wait-for-reset"
+  | "not-ready"
   | "reset-type-refused"
   | "first-reset-lost"
   | "post-moves"

@@ -83,6 +83,8 @@ export interface ReadTasks {
   readonly unfinished: Readonly<Record<string, string[]>>;
   /** Those of them that the BMC has no more. */
   readonly gone: readonly string[];
+  /** Those of them that wait for something, such as a restart of the machine. */
+  readonly idle: readonly string[];
   readonly failures: readonly string[];
   /** Seconds until they are to be read again. */
   readonly seconds: number;
@@ -91,6 +93,7 @@ export interface ReadTasks {
 export async function readTasks(service: RedfishService, call: CleanCall, tasks: Tasks): Promise<ReadTasks> {
   const unfinished: Record<string, string[]> = {};
   const gone: string[] = [];
+  const idle: string[] = [];
   const failures: string[] = [];
   const percents: number[] = [];
   let seconds = POLL_SECONDS;
@@ -102,6 +105,7 @@ export async function readTasks(service: RedfishService, call: CleanCall, tasks:
       continue;
     }
     unfinished[subject] = [...locations];
+    if (progress.kind === "RUNNING" && progress.isIdle) idle.push(subject);
     if (progress.kind === "RUNNING") percents.push(progress.percent ?? 0);
     else if (progress.kind === "GONE") gone.push(subject);
     else {
@@ -110,5 +114,5 @@ export async function readTasks(service: RedfishService, call: CleanCall, tasks:
     }
   }
   if (percents.length > 0) call.progress(Math.min(...percents), `${percents.length} tasks are running`);
-  return { unfinished, gone, failures, seconds };
+  return { unfinished, gone, idle, failures, seconds };
 }

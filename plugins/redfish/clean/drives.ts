@@ -10,7 +10,7 @@ import type { Resource } from "../resource.ts";
 import type { Outcome, RedfishService } from "../service.ts";
 import type { RedfishSettings } from "../settings.ts";
 import { action, findSystem } from "../system.ts";
-import { POLL_SECONDS, failed, locationsSchema, onService, readTasks } from "./clean-step.ts";
+import { POLL_SECONDS, failed, locationsSchema, onService, readTasks, restart } from "./clean-step.ts";
 import type { CleanCall, CleanStep } from "./clean-step.ts";
 
 const ERASE_SECONDS = 24 * 3600;
@@ -166,10 +166,16 @@ const CHECKS = 6;
 
 /** The result while tasks of the memo may run, or when all have ended and one has failed; else undefined. */
 async function unfinishedTasks(service: RedfishService, call: CleanCall, memo: Memo): Promise<StepResult | undefined> {
-  const { unfinished, gone, failures: failedNow, seconds } = await readTasks(service, call, memo.tasks);
+  const { unfinished, gone, idle, failures: failedNow, seconds } = await readTasks(service, call, memo.tasks);
   const failures = [...memo.failures, ...failedNow];
   const now = { ...memo, tasks: { ...unfinished }, failures };
-  if (Object.keys(unfinished).length > gone.length) return waitFor({ ...now, checks: 0 }, seconds);
+  const running = Object.keys(unfinished).length - gone.length;
+  if (running > 0) {
+    const isHeld = running === idle.length && !memo.restarted && (await isAtRest(service, call.settings));
+    // The BMC begins at a restart.
+    if (isHeld && memo.checks >= CHECKS) return waitFor({ ...now, checks: 0, restarted: await restart(call) });
+    return waitFor({ ...now, checks: isHeld ? memo.checks + 1 : 0 }, seconds);
+  }
   // A forgotten task or a lost answer leaves it open; the machine's activity decides.
   if (gone.length > 0 || memo.left.length > 0) {
     const isIdle = (await activityOf(service, call.settings)) === "NONE";
@@ -179,20 +185,24 @@ async function unfinishedTasks(service: RedfishService, call: CleanCall, memo: M
   return failed(failures.join(" "), await isAtRest(service, call.settings));
 }
 
-/** `left`: changes that are not known to be made. `checks`: reads that found the machine at nothing. */
+/**
+ * `left`: changes that are not known to be made. `checks`: reads that found the machine at nothing. `restarted`: for
+ * tasks that wait for it.
+ */
 const memoSchema = lazySchema((z) =>
   z.object({
     tasks: z.record(z.string(), locationsSchema.zod),
     left: z.array(z.string()).default([]),
     failures: z.array(z.string()).default([]),
     checks: z.int().min(0).default(0),
+    restarted: z.boolean().default(false),
   }),
 );
 
 type Memo = Output<typeof memoSchema>;
 
 function waitFor(memo: Partial<Memo>, seconds = POLL_SECONDS): StepResult {
-  return { kind: "wait", seconds, memo: { tasks: {}, left: [], failures: [], checks: 0, ...memo } };
+  return { kind: "wait", seconds, memo: { tasks: {}, left: [], failures: [], checks: 0, restarted: false, ...memo } };
 }
 
 async function storagesOf(service: RedfishService, settings: RedfishSettings): Promise<Resource[]> {

@@ -15,7 +15,7 @@ import { lazySchema } from "../../lazy-schema.ts";
 import type { Output } from "../../lazy-schema.ts";
 import type { DriverMemory, StepResult } from "../../../src/drivers/driver.ts";
 import { RedfishError, unsupported } from "../error.ts";
-import { activityOf } from "../activity.ts";
+import { activityOf, isAtRest } from "../activity.ts";
 import { componentOf, softwareOf, updateService } from "../firmware.ts";
 import { text } from "../resource.ts";
 import type { Resource } from "../resource.ts";
@@ -152,7 +152,13 @@ async function follow(service: RedfishService, call: CleanCall<Args>, memo: Memo
   const tasks = await readTasks(service, call, isFollowed ? { [component.id]: memo.task } : {});
   if (tasks.failures.length > 0) return failed(tasks.failures.join(" "));
   const isGone = tasks.gone.length > 0;
-  if (component.id in tasks.unfinished && !isGone) return wait({ ...memo, checks: 0 }, tasks.seconds);
+  if (component.id in tasks.unfinished && !isGone) {
+    const isIdle = memo.state === "SENT" && tasks.idle.length > 0 && (await isAtRest(service, call.settings));
+    // The BMC makes the update at a restart.
+    if (isIdle && memo.checks >= CHECKS.SENT && (await restart(call)))
+      return wait({ ...memo, state: "RESTARTED", checks: 0 });
+    return wait({ ...memo, checks: isIdle ? memo.checks + 1 : 0 }, tasks.seconds);
+  }
   const now: Memo = isFollowed && !isGone ? { ...memo, task: [], end: "TASK" } : memo;
   const version = await versionOf(service, component.id);
   // The BMC may restart with its new firmware, and forget the task; the timeout of the step limits that.

@@ -305,8 +305,12 @@ function deleteVolume({ bmc, params, path }: Call): Answer {
     bmc.state.volumes = bmc.state.volumes.filter((one) => one !== found);
     return null;
   };
-  if (bmc.traits.storage.deletionTask)
-    return taskAnswer(bmc, bmc.tasks.start({ name: `Remove volume: ${found.id}`, finish: remove }).id);
+  if (bmc.traits.storage.deletionTask) {
+    const held = bmc.traits.quirks.includes("tasks-wait-for-reset") && "Pending";
+    const { id } = bmc.tasks.start({ name: `Remove volume: ${found.id}`, finish: remove, held });
+    if (held) bmc.state.waitingTasks = [...bmc.state.waitingTasks, () => bmc.tasks.release(id)];
+    return taskAnswer(bmc, id);
+  }
   remove();
   return { status: 204 };
 }

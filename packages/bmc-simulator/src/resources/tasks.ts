@@ -109,7 +109,7 @@ function jobBody(task: Task | undefined): Body | null {
   return resource("Job.v1_2_0", `${JOBS}/${task.id}`, {
     Id: task.id,
     Name: task.name,
-    JobState: task.state,
+    JobState: task.state === "Pending" ? "Scheduled" : task.state,
     JobStatus: task.state === "Exception" ? "Critical" : "OK",
     PercentComplete: task.percent,
     StartTime: task.startedAt.toISOString(),

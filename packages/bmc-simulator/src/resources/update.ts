@@ -4,7 +4,7 @@
  */
 import type { Bmc } from "../bmc.ts";
 import { record } from "../journal.ts";
-import { restartBmc } from "../power.ts";
+import { releaseTasks, restartBmc } from "../power.ts";
 import { ENABLED, ROOT, action, collection, done, isBody, link, refuse, resource, textAt } from "../resource.ts";
 import type { Answer, Body, Call, Route } from "../resource.ts";
 import type { TaskFailure } from "../tasks.ts";
@@ -117,10 +117,9 @@ function simpleUpdate({ bmc, body }: Call): Answer {
 }
 
 function startUpdate({ bmc }: Call): Answer {
-  const waiting = bmc.state.waitingUpdates;
+  const waiting = bmc.state.waitingTasks;
   if (waiting.length === 0) return refuse(400, "NoOperation", "No update waits for StartUpdate.");
-  bmc.state.waitingUpdates = [];
-  for (const release of waiting) release();
+  releaseTasks(bmc);
   return done(bmc);
 }
 
@@ -172,11 +171,13 @@ interface Update {
   readonly isHeld: boolean;
 }
 
-function beginUpdate(bmc: Bmc, { image, targets, isHeld }: Update): Answer {
+function beginUpdate(bmc: Bmc, { image, targets, ...update }: Update): Answer {
+  const atReset = bmc.traits.quirks.includes("tasks-wait-for-reset");
+  const isHeld = update.isHeld || atReset;
   let found: ImageHead | null = null;
   const task = bmc.tasks.start({
     name: "Update: firmware",
-    held: isHeld,
+    held: atReset ? "Pending" : isHeld,
     async prepare(): Promise<TaskFailure> {
       try {
         found = headOf(await image());
@@ -197,7 +198,7 @@ function beginUpdate(bmc: Bmc, { image, targets, isHeld }: Update): Answer {
       return null;
     },
   });
-  if (isHeld) bmc.state.waitingUpdates = [...bmc.state.waitingUpdates, () => bmc.tasks.release(task.id)];
+  if (isHeld) bmc.state.waitingTasks = [...bmc.state.waitingTasks, () => bmc.tasks.release(task.id)];
   return taskAnswer(bmc, task.id);
 }
 
