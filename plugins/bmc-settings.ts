@@ -60,5 +60,5 @@ const FILLERS =
 /** Whether a text stands for no value: a filler, one character over and over, as in a UUID of zeros, or nothing. */
 export function isFiller(text: string): boolean {
   const bare = text.replaceAll(/[^\p{L}\p{N}]/gu, "");
-  return /^(.?)\1*$/u.test(bare) || FILLERS.test(text.trim());
+  return /^((.)\2{3,})?$/u.test(bare) || FILLERS.test(text.trim());
 }

@@ -134,6 +134,10 @@ describe("output of ipmitool", () => {
     });
   });
 
+  test.each(["7", "AA", "111", "No1-77"])("output of ipmitool: %s is a value", (serial) => {
+    expect(parseFru(` Product Serial        : ${serial}\n`)).toEqual({ serial });
+  });
+
   test("output of ipmitool: the first of several FRU devices is the machine", () => {
     const text = [
       "FRU Device Description : Builtin FRU Device (ID 0)",
