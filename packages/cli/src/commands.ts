@@ -1,4 +1,5 @@
 /** All commands in one table. Help, completion, the printed docs and tests derive from it. */
+import * as clusters from "./clusters.ts";
 import type { Command, Flag } from "./command.ts";
 import { BASH_COMPLETION } from "./completion.ts";
 import { EXIT, usageError } from "./exit.ts";
@@ -258,7 +259,7 @@ export const COMMANDS: readonly Command[] = [
     args: ["[cluster]"],
     summary: "List clusters, or show one.",
     example: "clusters get berlin",
-    run: (session, [name]) => fleet.getClusters(session, name),
+    run: (session, [name]) => clusters.getClusters(session, name),
   },
   {
     path: "clusters create",
@@ -267,7 +268,7 @@ export const COMMANDS: readonly Command[] = [
     example: "clusters create berlin rack1-u[01-20]",
     flags: [SELECTION[0] as Flag, EXTRA],
     run: (session, [name = "", ...names], flags) =>
-      fleet.createCluster(session, {
+      clusters.createCluster(session, {
         name,
         selection: readSelection(names, flags),
         ...(flags.extraVars && { variables: extraVariables(flags.extraVars) }),
@@ -280,7 +281,7 @@ export const COMMANDS: readonly Command[] = [
     example: `clusters ${word} berlin u07 u08`,
     flags: [SELECTION[0] as Flag],
     run: (session, [name = "", ...names], flags) =>
-      fleet.changeCluster(session, name, { [word]: selectorOf(requireSelection(readSelection(names, flags))) }),
+      clusters.changeCluster(session, name, { [word]: selectorOf(requireSelection(readSelection(names, flags))) }),
   })),
   {
     path: `clusters ${APPLY.word}`,
@@ -299,21 +300,22 @@ export const COMMANDS: readonly Command[] = [
     args: ["<cluster>"],
     summary: "Delete a cluster; its nodes stay.",
     example: "clusters delete berlin",
-    run: (session, [name = ""], flags) => fleet.deleteCluster(session, name, flags),
+    run: (session, [name = ""], flags) => clusters.deleteCluster(session, name, flags),
   },
   {
     path: "clusters vars get",
     args: ["<cluster>"],
     summary: "Print the variables of a cluster.",
     example: "clusters vars get berlin",
-    run: (session, [name = ""]) => fleet.getVariables(session, name),
+    run: (session, [name = ""]) => clusters.getVariables(session, name),
   },
   ...(["set", "unset"] as const).map((word): Command => ({
     path: `clusters vars ${word}`,
     args: ["<cluster>", word === "set" ? "<name=value...>" : "<name...>"],
     summary: word === "set" ? "Set variables. A value is JSON, or else a text." : "Remove variables.",
     example: `clusters vars ${word} berlin ${word === "set" ? "ntp=10.0.0.2" : "ntp"}`,
-    run: (session, [name = "", ...words]) => fleet.changeCluster(session, name, fleet.variablesChange(word, words)),
+    run: (session, [name = "", ...words]) =>
+      clusters.changeCluster(session, name, clusters.variablesChange(word, words)),
   })),
   {
     path: "discover",

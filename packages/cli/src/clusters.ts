@@ -1,0 +1,95 @@
+/** Commands for clusters. */
+import { send } from "./api.ts";
+import type { Variables } from "./api.ts";
+import { CliError, EXIT } from "./exit.ts";
+import { finished } from "./fleet.ts";
+import { printFields } from "./nodes.ts";
+import { confirm } from "./question.ts";
+import type { Answers } from "./requests.ts";
+import { selectorOf } from "./selection.ts";
+import type { Selection } from "./selection.ts";
+import { chooseColumns, pages, print, printJson, printTable, warn } from "./session.ts";
+import type { Column, Session } from "./session.ts";
+import { safe, safeJson, timeText } from "./text.ts";
+import { assignment } from "./values.ts";
+import type { VerbFlags } from "./work.ts";
+
+type Cluster = Answers["clusters"]["clusters"]["nodes"][number];
+
+const COLUMNS: Readonly<Record<string, Column<Cluster>>> = {
+  name: { title: "NAME", value: ({ name }) => name },
+  state: { title: "STATE", value: ({ state }) => state },
+  nodes: { title: "NODES", value: ({ nodeCounts }) => String(nodeCounts.reduce((sum, { count }) => sum + count, 0)) },
+  states: {
+    title: "STATES",
+    value: ({ nodeCounts }) => nodeCounts.map(({ state, count }) => `${count} ${state}`).join(", "),
+  },
+  updated: { title: "UPDATED", value: ({ updatedAt }, isTerminal) => timeText(updatedAt, isTerminal) },
+};
+const STANDARD = ["name", "state", "nodes", "states", "updated"];
+
+export async function getClusters(session: Session, name: string | undefined): Promise<number> {
+  if (name !== undefined) {
+    const cluster = await requireCluster(session, name);
+    printFields(session, cluster);
+    return EXIT.done;
+  }
+  const columns = chooseColumns(COLUMNS, session, STANDARD);
+  const rows: Cluster[] = [];
+  for await (const found of pages(
+    async (after) => (await send(session.server, "clusters", { first: 50, after })).clusters,
+  ))
+    rows.push(...found);
+  if (session.output === "json") printJson(rows);
+  else if (session.output === "names") for (const one of rows) print(safe(one.name));
+  else printTable(session, columns, rows);
+  return EXIT.done;
+}
+
+async function requireCluster({ server }: Session, name: string): Promise<Cluster> {
+  const { cluster } = await send(server, "cluster", { name });
+  if (!cluster) throw new CliError(EXIT.refused, `Cluster ${safe(name)} does not exist.`);
+  return cluster;
+}
+
+export async function createCluster(
+  session: Session,
+  {
+    name,
+    selection,
+    variables,
+  }: { readonly name: string; readonly selection: Selection | null; readonly variables?: object },
+): Promise<number> {
+  const nodes = selection ? { nodes: selectorOf(selection) } : {};
+  const { answer } = await send(session.server, "createCluster", {
+    input: { name, ...nodes, ...(variables && { variables }) },
+  });
+  return finished(session, answer, `Cluster ${name} was created.`);
+}
+
+export async function changeCluster(session: Session, name: string, change: Variables): Promise<number> {
+  const { answer } = await send(session.server, "updateCluster", { input: { cluster: { name }, ...change } });
+  return finished(session, answer, `Cluster ${name} was changed.`);
+}
+
+export async function deleteCluster(session: Session, name: string, flags: VerbFlags): Promise<number> {
+  const { id, nodeCounts } = await requireCluster(session, name);
+  warn(`delete cluster ${name}, and keep its ${nodeCounts.reduce((sum, { count }) => sum + count, 0)} nodes`);
+  await confirm({ yes: flags.yes === true });
+  const { answer } = await send(session.server, "deleteCluster", { input: { cluster: { id } } });
+  return finished(session, answer, `Cluster ${name} was deleted.`);
+}
+
+export async function getVariables(session: Session, name: string): Promise<number> {
+  const { variables } = await requireCluster(session, name);
+  if (session.output === "json") printJson(variables, 2);
+  else
+    for (const [key, value] of Object.entries(variables as object))
+      print(safe(`${key}=${typeof value === "string" ? value : safeJson(value)}`));
+  return EXIT.done;
+}
+
+/** Words are of the form `NAME=VALUE`, or names. */
+export function variablesChange(change: "set" | "unset", words: readonly string[]): Variables {
+  return { variables: Object.fromEntries(words.map((one) => (change === "set" ? assignment(one) : [one, null]))) };
+}
