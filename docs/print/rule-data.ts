@@ -2331,6 +2331,11 @@ export const RULES: readonly RuleSection[] = [
         rule: "A subscription of `query` continues after a cut by `$after` and its cursor, without a missing or repeated line; a document without them ends with 69 and says what to add.",
       },
       { id: "R-1134", rule: "With `--json`, what is printed of a list that is cut is a whole document." },
+      {
+        id: "R-1290",
+        rule: "A command about rules or variables of a host group changes what it names alone, and `clusters get` shows the groups and what is pending.",
+      },
+      { id: "R-1291", rule: "Wrong rules of a host group are refused together: flags with 64, others with 2." },
     ],
   },
   {

@@ -97,6 +97,80 @@ describe("verbs", () => {
     expect(out).toContain("1  variables.ntp: 10.0.0.1 → 10.0.0.2");
   });
 
+  test("clusters groups and vars -g change the named groups alone, and clusters get shows them with what is pending [R-1290]", async () => {
+    const [master = "", worker = ""] = await ostler.register(2, {});
+    await cli(["nodes", "edit", master, "-g", "masters"]);
+    await cli(["nodes", "edit", worker, "-g", "workers"]);
+    await cli(["clusters", "create", "roles", master, worker]);
+    const set = (...words: readonly string[]) => cli(["clusters", "groups", "set", "roles", ...words]);
+    expect(await set("masters", "--min-active", "1", "--tolerates", "0")).toMatchObject({ code: 0 });
+    expect(await set("workers", "--after", "masters=50%", "--tolerates", "2%")).toMatchObject({ code: 0 });
+    const token = '{"fromGroup":"masters","output":"join_token"}';
+    const vars = (...words: readonly string[]) => cli(["clusters", "vars", ...words]);
+    expect(await vars("set", "roles", "-g", "workers", "mtu=9000", "zone=a")).toMatchObject({ code: 0 });
+    expect(await vars("unset", "roles", "-g", "workers", "zone")).toMatchObject({ code: 0 });
+    expect(await vars("set", "roles", "-g", "workers", `join=${token}`)).toMatchObject({ code: 0 });
+    // What is not named stays.
+    expect(await set("workers", "--tolerates", "none")).toMatchObject({ code: 0 });
+    const { out } = await cli(["clusters", "groups", "get", "roles", "--json"]);
+    expect(JSON.parse(out)).toEqual([
+      {
+        name: "masters",
+        after: [],
+        tolerates: { count: 0, percent: null },
+        minActive: { count: 1, percent: null },
+        nodeCount: 1,
+        inServiceCount: 0,
+        variables: {},
+      },
+      {
+        name: "workers",
+        after: [{ group: "masters", share: { count: null, percent: 50 } }],
+        tolerates: null,
+        minActive: null,
+        nodeCount: 1,
+        inServiceCount: 0,
+        variables: { mtu: 9000, join: JSON.parse(token) },
+      },
+    ]);
+    const shown = (await cli(["clusters", "get", "roles"])).out;
+    expect(shown).toContain("masters: 0 of 1 node in service; tolerates 0; min-active 1");
+    expect(shown).toContain("workers: 0 of 1 node in service; after masters=50%; variables ");
+    expect(shown).toContain("2 nodes: ostler clusters apply roles");
+    expect(shown).toMatch(new RegExp(`2 {2}new {4}(${master} ${worker}|${worker} ${master})`));
+    expect(await cli(["clusters", "groups", "unset", "roles", "workers"])).toMatchObject({ code: 0 });
+    expect((await cli(["clusters", "groups", "get", "roles", "--output", "names"])).out).toBe("masters\n");
+  });
+
+  test("wrong rules of host groups are refused together, in the flags with 64 and by the service with 2 [R-1291]", async () => {
+    await cli(["clusters", "create", "flaws"]);
+    const flags = await cli([
+      ...["clusters", "groups", "set", "flaws", "workers"],
+      ...["--after", "masters=150%", "--after", "a=x", "--tolerates", "5%%", "--min-active", "1e9"],
+    ]);
+    expect(flags.code).toBe(64);
+    expect(flags.err.match(/^--(after|tolerates|min-active) cannot be /gm)).toHaveLength(4);
+    const rules = await cli([
+      "clusters",
+      "groups",
+      "set",
+      "flaws",
+      "workers",
+      "--after",
+      "masters",
+      "--after",
+      "workers",
+    ]);
+    expect(rules.code).toBe(2);
+    expect(rules.err).toContain("workers comes after masters, which the cluster does not have");
+    expect(rules.err).toContain("workers cannot come after itself");
+    const unknown = await cli(["clusters", "groups", "unset", "flaws", "one", "two"]);
+    expect(unknown.code).toBe(2);
+    expect(unknown.err.trim().split("\n")).toHaveLength(2);
+    expect(await cli(["clusters", "vars", "set", "flaws", "-g", "one", "a=1"])).toMatchObject({ code: 2 });
+    expect((await cli(["clusters", "groups", "get", "flaws", "--json"])).out).toBe("[]\n");
+  });
+
   test("--wait returns 1 for a failure, with step, cause and node on stderr", async () => {
     const name = await registeredNode(ostler, "AVAILABLE", FAILING);
     const { code, err } = await cli(["nodes", "deploy", name, "--wait", "--yes"]);

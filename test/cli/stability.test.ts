@@ -31,6 +31,7 @@ test("the commands of the command line are those of decision 0075 [R-1130]", () 
     operations: "get watch log abort stop withdraw-abort release-holds restart halt resume advance",
     clusters: "get create add remove apply delete",
     "clusters vars": "get set unset",
+    "clusters groups": "get set unset",
     site: "get set",
     context: "list add use remove show",
     "": "discover query login completion",

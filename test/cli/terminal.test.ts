@@ -39,6 +39,9 @@ test.each([
   ["ostler no", ["nodes"]],
   ["ostler nodes com", ["commission"]],
   ["ostler clusters vars ", ["get", "set", "unset"]],
+  ["ostler clusters groups set roles ", ["masters", "workers"]],
+  ["ostler clusters groups set roles workers --after m", ["masters"]],
+  ["ostler clusters vars set roles -g w", ["workers"]],
   ["ostler nodes commission --max-f", ["--max-failures"]],
   ["ostler nodes power soft", ["soft-off", "soft-reboot"]],
   ["ostler nodes deploy --on-failure le", ["leave"]],
@@ -48,6 +51,10 @@ test.each([
 ])("bash completes %j [R-1028]", async (line, words) => {
   if (line.includes("ber"))
     await ostler.query('mutation { createCluster(input: { name: "berlin" }) { errors { message } } }');
+  if (line.includes("roles"))
+    await ostler.query(
+      'mutation { createCluster(input: { name: "roles", hostGroups: [{ name: "masters" }, { name: "workers" }] }) { errors { message } } }',
+    );
   if (line.includes("complete-")) await ostler.register(["complete-1", "complete-2"], {});
   // A completion waits for the service for a moment only, and then offers nothing.
   const offered = await eventually("bash offers words", async () => {

@@ -1,5 +1,6 @@
 /** An entry of the table of commands. */
 import type { DiscoverFlags } from "./fleet.ts";
+import type { GroupFlags } from "./host-groups.ts";
 import type { ListFlags } from "./operations.ts";
 import type { ContextFlags } from "./own.ts";
 import type { SelectionFlags } from "./selection.ts";
@@ -15,7 +16,7 @@ export interface Flag {
   readonly words?: readonly string[];
 }
 
-export type Flags = GlobalFlags & SelectionFlags & VerbFlags & ListFlags & DiscoverFlags & ContextFlags;
+export type Flags = GlobalFlags & SelectionFlags & VerbFlags & ListFlags & DiscoverFlags & ContextFlags & GroupFlags;
 
 export interface Command {
   /** As in `clusters vars set`. */

@@ -4,6 +4,7 @@ import type { Command, Flag } from "./command.ts";
 import { BASH_COMPLETION } from "./completion.ts";
 import { EXIT, usageError } from "./exit.ts";
 import * as fleet from "./fleet.ts";
+import * as groups from "./host-groups.ts";
 import { INPUT_FIELDS } from "./requests.ts";
 import type { Answers } from "./requests.ts";
 import { explainNodes, getNodes, showNode, watchNodes } from "./nodes.ts";
@@ -39,6 +40,7 @@ const WAVE_FLAGS: readonly Flag[] = [
   { form: "--pause <duration>", text: "pause between waves, such as 60s" },
   { form: "--manual", text: "each wave waits for `operations advance`" },
 ];
+const OF_GROUP: Flag = { form: "-g, --host-group <name>", text: "variables of this host group of the cluster" };
 const LABELS: Flag = { form: "--set-label <k=v>", text: "label to set; repeatable", isRepeated: true };
 
 /** Flags that every command takes. */
@@ -305,18 +307,50 @@ export const COMMANDS: readonly Command[] = [
   {
     path: "clusters vars get",
     args: ["<cluster>"],
-    summary: "Print the variables of a cluster.",
-    example: "clusters vars get berlin",
-    run: (session, [name = ""]) => clusters.getVariables(session, name),
+    summary: "Print the variables of a cluster, or of a host group.",
+    example: "clusters vars get berlin -g workers",
+    flags: [OF_GROUP],
+    run: (session, [name = ""], { hostGroup }) => clusters.getVariables(session, name, hostGroup),
   },
   ...(["set", "unset"] as const).map((word): Command => ({
     path: `clusters vars ${word}`,
     args: ["<cluster>", word === "set" ? "<name=value...>" : "<name...>"],
     summary: word === "set" ? "Set variables. A value is JSON, or else a text." : "Remove variables.",
     example: `clusters vars ${word} berlin ${word === "set" ? "ntp=10.0.0.2" : "ntp"}`,
-    run: (session, [name = "", ...words]) =>
-      clusters.changeCluster(session, name, clusters.variablesChange(word, words)),
+    flags: [OF_GROUP],
+    run: (session, [name = "", ...words], { hostGroup: group }) =>
+      clusters.changeVariables(session, name, { words, isSet: word === "set", group }),
   })),
+  {
+    path: "clusters groups get",
+    args: ["<cluster>"],
+    summary: "List host groups in the order of their deployment.",
+    example: "clusters groups get berlin",
+    run: (session, [name = ""]) => groups.getGroups(session, name),
+  },
+  {
+    path: "clusters groups set",
+    args: ["<cluster>", "<group...>"],
+    summary: "Change rules of host groups, or add them. Other rules stay.",
+    example: "clusters groups set berlin workers --after masters --tolerates 2%",
+    flags: [
+      {
+        form: "--after <group>",
+        text: "group that is deployed before: all its nodes, or a share such as masters=1 or masters=50%; repeatable; none: no group",
+        isRepeated: true,
+      },
+      { form: "--tolerates <share>", text: "nodes that may fail, such as 1 or 2%, or none: no limit", words: ["none"] },
+      { form: "--min-active <share>", text: "nodes that stay in service, or none: no minimum", words: ["none"] },
+    ],
+    run: (session, [name = "", ...names], flags) => groups.setGroups(session, name, { names, flags }),
+  },
+  {
+    path: "clusters groups unset",
+    args: ["<cluster>", "<group...>"],
+    summary: "Remove the rules and variables of host groups; their nodes stay.",
+    example: "clusters groups unset berlin workers",
+    run: (session, [name = "", ...names]) => groups.unsetGroups(session, name, names),
+  },
   {
     path: "discover",
     args: ["<address...>"],

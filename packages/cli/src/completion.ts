@@ -1,9 +1,11 @@
 /** Completion of bash: the function that bash calls, and the hidden command `__complete` that it calls in turn. */
 import { completeFilter } from "../../client/src/filter-language.ts";
 import { post } from "./api.ts";
+import type { Variables } from "./api.ts";
 import type { Command, Flag } from "./command.ts";
 import { resolveEndpoint } from "./contexts.ts";
 import { REQUESTS } from "./requests.ts";
+import type { Answers } from "./requests.ts";
 
 /** Bash must neither evaluate what is typed nor what is printed: words go through arguments and lines. */
 export const BASH_COMPLETION = `# Completion of ostler for bash: save it, or run: source <(ostler completion bash)
@@ -52,19 +54,21 @@ export async function completions(
   const flags = [...own, ...globals];
   const last = before.at(-1) ?? "";
   const open = flags.find(({ form }) => form.includes("<") && form.split(/[ ,]+/).includes(last));
+  const rest = before.slice(command.path.split(" ").length).filter((word) => !word.startsWith("-"));
+  if (command.path.startsWith("clusters ") && /^(--after|-g,)/.test(open?.form ?? ""))
+    return matching(await groupNames(rest[0]), typed);
   if (open) return valuesOf(open, typed);
   if (typed.startsWith("-"))
     return matching(
       flags.map(({ form }) => /--[\w-]+/.exec(form)?.[0] ?? ""),
       typed,
     );
-  const rest = before.slice(command.path.split(" ").length).filter((word) => !word.startsWith("-"));
   const argument = args[Math.min(rest.length, args.length - 1)] ?? "";
   if (rest.length === 0 && command.words) return matching(command.words, typed);
-  if (/cluster/.test(argument)) return matching(await names("clusterNames", "clusters", {}), typed);
+  if (/cluster/.test(argument)) return matching(await clusterNames(), typed);
+  if (/group/.test(argument)) return matching(await groupNames(rest[0]), typed);
   if (/operation/.test(argument) && (rest.length === 0 || args.length === 1)) {
-    const operations = names("operationUuids", "operations", { first: 20 });
-    const found = await Promise.all([operations, ...(/nodes/.test(argument) ? [nodeNames(typed)] : [])]);
+    const found = await Promise.all([operationIds(), ...(/nodes/.test(argument) ? [nodeNames(typed)] : [])]);
     return matching(found.flat(), typed);
   }
   return /node/.test(argument) ? matching(await nodeNames(typed), typed) : [];
@@ -72,31 +76,40 @@ export async function completions(
 
 async function valuesOf({ form, words }: Flag, typed: string): Promise<string[]> {
   if (words) return matching(words, typed);
-  if (form.startsWith("--cluster")) return matching(await names("clusterNames", "clusters", {}), typed);
+  if (form.startsWith("--cluster")) return matching(await clusterNames(), typed);
   if (!form.startsWith("--filter")) return [];
-  const cluster = typed.includes("cluster:") ? await names("clusterNames", "clusters", {}) : [];
+  const cluster = typed.includes("cluster:") ? await clusterNames() : [];
   const { from, options } = completeFilter(typed, undefined, { cluster });
   return options.map((option) => typed.slice(0, from) + option);
 }
 
-function nodeNames(typed: string): Promise<string[]> {
-  return names("nodeNames", "nodes", { filter: { name: { startsWith: typed } }, first: NAMES_MAX });
+async function nodeNames(typed: string): Promise<string[]> {
+  const found = await answer("nodeNames", { filter: { name: { startsWith: typed } }, first: NAMES_MAX });
+  return (found?.nodes.nodes ?? []).map(({ name }) => name);
 }
 
-/** Names of the service, or none if it does not answer at once. */
-async function names(
-  request: "nodeNames" | "clusterNames" | "operationUuids",
-  list: string,
-  variables: object,
-): Promise<string[]> {
+async function groupNames(name = ""): Promise<string[]> {
+  const { cluster } = (await answer("hostGroupNames", { name })) ?? {};
+  return cluster ? [...cluster.hostGroups.map((group) => group.name), ...cluster.otherHostGroups] : [];
+}
+
+async function clusterNames(): Promise<string[]> {
+  return ((await answer("clusterNames", {}))?.clusters.nodes ?? []).map(({ name }) => name);
+}
+
+async function operationIds(): Promise<string[]> {
+  return ((await answer("operationUuids", { first: 20 }))?.operations.nodes ?? []).map(({ uuid }) => uuid);
+}
+
+/** The answer of the service; null if it does not come at once. */
+async function answer<Name extends keyof Answers>(request: Name, variables: Variables): Promise<Answers[Name] | null> {
   try {
     const server = { ...resolveEndpoint({}, ANSWER_MS), trace: null, report: () => {} };
-    const body = { query: REQUESTS[request], variables: variables as Record<string, unknown> };
+    const body = { query: REQUESTS[request], variables };
     const { data } = await post(server, body, { signal: AbortSignal.timeout(ANSWER_MS) });
-    const { nodes } = (data as Record<string, { nodes: { name?: string; uuid?: string }[] }>)[list] ?? { nodes: [] };
-    return nodes.map(({ name, uuid }) => name ?? uuid ?? "");
+    return data as Answers[Name];
   } catch {
-    return [];
+    return null;
   }
 }
 

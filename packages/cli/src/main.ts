@@ -10,8 +10,9 @@ import { OTHER_WORDS } from "./verbs.ts";
 const GROUPS: Readonly<Record<string, string>> = {
   nodes: "list, watch, change and work on nodes",
   operations: "list, follow, stop, abort and restart work",
-  clusters: "clusters and their variables",
-  "clusters vars": "variables of a cluster",
+  clusters: "clusters, their host groups and variables",
+  "clusters vars": "variables of a cluster and of its host groups",
+  "clusters groups": "order, tolerance and minimum in service of host groups",
   site: "the policy of the site",
   plan: "show what a verb would do",
   context: "known services",

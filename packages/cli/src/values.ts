@@ -1,11 +1,27 @@
 /** Values of flags: numbers, shares, durations, labels and variables. A flaw is an error with exit code 64. */
 import { durationSeconds, nearest } from "../../client/src/filter-language.ts";
-import { usageError } from "./exit.ts";
+import { CliError, EXIT, usageError } from "./exit.ts";
 import type { InputField } from "./requests.ts";
 import { readText } from "./selection.ts";
 import { safe } from "./text.ts";
 
 const VARIABLES_BYTES_MAX = 64 * 1024;
+
+/** The values, or one error with the flaws of all of them. */
+export function allOf(reads: readonly (() => unknown)[]): unknown[] {
+  const flaws: string[] = [];
+  const values = reads.map((read) => {
+    try {
+      return read();
+    } catch (error) {
+      if (!(error instanceof CliError) || error.exitCode !== EXIT.usage) throw error;
+      flaws.push(error.message);
+      return undefined;
+    }
+  });
+  if (flaws.length > 0) throw usageError(flaws.join("\n"));
+  return values;
+}
 
 export function duration(flag: string, text: string): number {
   const seconds = durationSeconds(text);

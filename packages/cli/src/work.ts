@@ -32,6 +32,7 @@ export interface VerbFlags extends Variables {
   readonly manual?: boolean;
   readonly extraVars?: readonly string[];
   readonly image?: string;
+  readonly hostGroup?: string;
   readonly dryRun?: boolean;
   readonly yes?: boolean;
 }

@@ -48,13 +48,13 @@ export function hostGroupFlaws(groups: readonly GivenHostGroup[], path: readonly
 }
 
 /** The flaws of numbers and percentages. */
-function shareFlaws({ after = [], tolerates, minActive }: GroupRules, path: readonly string[]): Refusal[] {
+function shareFlaws({ name, after = [], tolerates, minActive }: GivenHostGroup, path: readonly string[]): Refusal[] {
   const flaw = (share: Share | undefined, least: 0 | 1, ...at: string[]): Refusal[] =>
     share === undefined || isShare(share, least)
       ? []
       : [
           invalidInput(
-            `Invalid ${at[0]}: use a count of ${least} or more, or a percentage ${least === 0 ? "from 0 to" : "above 0 and up to"} 100.`,
+            `Invalid ${at[0]} of host group ${name}: use a count of ${least} or more, or a percentage ${least === 0 ? "from 0 to" : "above 0 and up to"} 100.`,
             [...path, ...at],
           ),
         ];
