@@ -579,6 +579,11 @@ export const RULES: readonly RuleSection[] = [
         rule: "An output that no driver declares refuses the plan, and one of a host group that does not come before is refused when it is stored.",
       },
       { id: "R-1105", rule: "A node fails before its first step if no node has an output that it takes." },
+      { id: "R-1292", rule: "A run that waits for host groups has the numbers of needed and present nodes as data." },
+      {
+        id: "R-1293",
+        rule: "A plan has the host groups in the order in which their nodes begin, with the numbers of nodes that each waits for.",
+      },
     ],
   },
   {

@@ -6,6 +6,7 @@ export { factsOf, factsWith } from "./admission/node-facts.ts";
 export {
   plannedChanges,
   plannedFailure,
+  plannedHostGroups,
   plannedRollouts,
   reasonGroups,
   refusalGroups,
@@ -41,4 +42,4 @@ export {
 } from "./plans/reserved-steps.ts";
 export { MACHINE_FACTS } from "./power/machine-reader.ts";
 export { limitsOf } from "./scheduling/capacity-limits.ts";
-export { budgetText, neighbour, rulesIn, spareFor, unmetFor } from "./scheduling/group-gates.ts";
+export { budgetOf, budgetText, neighbour, rulesIn, spareFor, unmetFor } from "./scheduling/group-gates.ts";

@@ -138,6 +138,10 @@ describe("verbs", () => {
     expect(shown).toContain("workers: 0 of 1 node in service; after masters=50%; variables ");
     expect(shown).toContain("2 nodes: ostler clusters apply roles");
     expect(shown).toMatch(new RegExp(`2 {2}new {4}(${master} ${worker}|${worker} ${master})`));
+    const planned = await cli(["clusters", "apply", "roles", "--dry-run"]);
+    expect(planned.out).toContain(
+      "  masters: 1 node, at once\n  workers: 1 node, when 1 of masters are ACTIVE (0 now)\n",
+    );
     expect(await cli(["clusters", "groups", "unset", "roles", "workers"])).toMatchObject({ code: 0 });
     expect((await cli(["clusters", "groups", "get", "roles", "--output", "names"])).out).toBe("masters\n");
   });

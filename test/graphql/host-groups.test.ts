@@ -6,7 +6,7 @@ import { serviceUnderTest } from "../support/service.ts";
 const ostler = await serviceUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
 
-test("host groups are set and read, and a run that waits for one says why, with numbers [R-1086]", async () => {
+test("host groups are set and read, and a run that waits for one says why, with numbers [R-1086, R-1292]", async () => {
   const gate = aGate();
   const { createCluster } = await ostler.query<{ createCluster: unknown }>(
     `mutation { createCluster(input: { name: "roles", hostGroups: [
@@ -49,7 +49,7 @@ test("host groups are set and read, and a run that waits for one says why, with 
   const id = await ostler.begin("commissionNodes", ["m1", "w1"]);
   await gate.arrivals();
   const { node: worker, cluster } = await ostler.query(
-    `{ node(by: { name: "w1" }) { currentRun { state waitReason waiting { reason description } } }
+    `{ node(by: { name: "w1" }) { currentRun { state waitReason waiting { reason description hostGroups { group needed present } } } }
        cluster(by: { name: "roles" }) { otherHostGroups hostGroups { name nodeCount inServiceCount } } }`,
   );
   expect(worker).toEqual({
@@ -59,6 +59,7 @@ test("host groups are set and read, and a run that waits for one says why, with 
       waiting: {
         reason: "GROUP",
         description: "The run starts when these are ACTIVE: 1 of 1 nodes of host group masters (0 are).",
+        hostGroups: [{ group: "masters", needed: 1, present: 0 }],
       },
     },
   });
@@ -75,4 +76,94 @@ test("host groups are set and read, and a run that waits for one says why, with 
     'mutation { setPower(input: { nodes: { names: ["m1"] }, action: OFF }) { errors { code message } } }',
   );
   expect(off.text).toContain('"code":"LAST_OF_GROUP"');
+});
+
+test("a plan has its host groups in the order in which they begin, with the numbers that they wait for [R-1293]", async () => {
+  const groups = [
+    { name: "workers", after: [{ group: "masters", share: { percent: 50 } }, { group: "stores" }] },
+    { name: "stores" },
+    { name: "masters", minActive: { count: 1 } },
+  ];
+  const { createCluster } = await ostler.query<{ createCluster: { errors: unknown[] } }>(
+    'mutation ($groups: [HostGroupInput!]) { createCluster(input: { name: "planned", hostGroups: $groups }) { errors { message } } }',
+    { groups },
+  );
+  expect(createCluster.errors).toEqual([]);
+  const gate = aGate();
+  const steps = { "deploy.write_image": { gate: gate.name } };
+  const nodes = ["pm1", "pm2", "pm3", "ps1", "pw1", "pw2", "px1"].map((name) => ({
+    name,
+    hostGroup: { m: "masters", s: "stores", w: "workers" }[name.charAt(1)] ?? null,
+    driver: { fake: { steps: name === "pm2" ? steps : {} } },
+    cluster: { name: "planned" },
+  }));
+  await ostler.query(
+    "mutation ($nodes: [RegisterNodeInput!]!) { registerNodes(input: { nodes: $nodes }) { errors { message } } }",
+    { nodes },
+  );
+  const planOf = async (mutation: string, names: readonly string[], more: object = {}) => {
+    const { plan } = await ostler.query<{ plan: { summary: { hostGroups: unknown } | null; errors: unknown } }>(
+      "query ($input: PlanInput!) { plan(input: $input) { errors { message } summary { hostGroups { cluster { name } name nodeCount waitsFor { group needed present } } } } }",
+      { input: { [mutation]: { nodes: { names }, ...more } } },
+    );
+    return plan.summary?.hostGroups;
+  };
+  const cluster = { name: "planned" };
+  const stores = { cluster, name: "stores", nodeCount: 1, waitsFor: [] };
+  const all = nodes.map(({ name }) => name);
+  expect(await planOf("commissionNodes", all)).toEqual([
+    { cluster, name: "masters", nodeCount: 3, waitsFor: [] },
+    stores,
+    {
+      cluster,
+      name: "workers",
+      nodeCount: 2,
+      waitsFor: [
+        { group: "masters", needed: 2, present: 0 },
+        { group: "stores", needed: 1, present: 0 },
+      ],
+    },
+  ]);
+  gate.open();
+  expect(await ostler.operationEnds(await ostler.begin("commissionNodes", ["pm1", "pm2", "pm3"]))).toBe("SUCCEEDED");
+  // Nodes that are ACTIVE count, except those that the request deploys again; a group without rules is none of the plan.
+  expect(await planOf("commissionNodes", ["ps1", "pw1", "px1"])).toEqual([
+    stores,
+    { cluster, name: "workers", nodeCount: 1, waitsFor: [{ group: "stores", needed: 1, present: 0 }] },
+  ]);
+  expect(await planOf("cleanNodes", ["px1"])).toEqual([]);
+});
+
+test("a run that waits for the budget of its host group has the numbers [R-1292]", async () => {
+  const gate = aGate();
+  await ostler.query(
+    'mutation { createCluster(input: { name: "kept", hostGroups: [{ name: "masters", minActive: { count: 1 } }] }) { errors { message } } }',
+  );
+  const nodes = ["k1", "k2"].map((name) => ({
+    name,
+    hostGroup: "masters",
+    driver: { fake: {} },
+    cluster: { name: "kept" },
+  }));
+  await ostler.query(
+    "mutation ($nodes: [RegisterNodeInput!]!) { registerNodes(input: { nodes: $nodes }) { errors { message } } }",
+    { nodes },
+  );
+  expect(await ostler.operationEnds(await ostler.begin("commissionNodes", ["k1", "k2"]))).toBe("SUCCEEDED");
+  await ostler.query("mutation ($input: UpdateNodesInput!) { updateNodes(input: $input) { errors { message } } }", {
+    input: {
+      nodes: { names: ["k1", "k2"] },
+      driver: { fake: { steps: { "deploy.prepare": { gate: gate.name } } } },
+    },
+  });
+  const id = await ostler.begin("redeployNodes", ["k1", "k2"], { reinstall: true });
+  await gate.arrivals();
+  const { node } = await ostler.query<{ node: unknown }>(
+    '{ node(by: { name: "k2" }) { currentRun { waiting { reason hostGroups { group needed present } } } } }',
+  );
+  expect(node).toEqual({
+    currentRun: { waiting: { reason: "BUDGET", hostGroups: [{ group: "masters", needed: 1, present: 1 }] } },
+  });
+  gate.open();
+  expect(await ostler.operationEnds(id)).toBe("SUCCEEDED");
 });

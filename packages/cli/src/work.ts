@@ -256,6 +256,7 @@ function planText(word: string, plan: Plan): string[] {
     `${word} ${plannedCount} of ${plural(nodeCount, "node")}${about}`,
     ...plan.reasons.map((group) => `  ${group.nodeCount}  ${group.reason}`),
     ...(plan.unchangedCount > 0 ? [`  ${plan.unchangedCount}  nothing to do`] : []),
+    ...hostGroupLines(plan.hostGroups),
     ...(erasesDataCount > 0
       ? [`  erases the data of ${plural(erasesDataCount, "node")}${erasing ? `, from step ${erasing.name} on` : ""}`]
       : erasing
@@ -265,6 +266,17 @@ function planText(word: string, plan: Plan): string[] {
     ...(failureConsequence === null ? [] : [`  ${failureConsequence} (--on-failure)`]),
     ...refusalLines(plan.refusals),
   ];
+}
+
+/** The host groups in the order in which they begin; none if no group waits for another. */
+function hostGroupLines(groups: Plan["hostGroups"]): string[] {
+  if (groups.every(({ waitsFor }) => waitsFor.length === 0)) return [];
+  const isOfOne = new Set(groups.map(({ cluster }) => cluster?.name)).size === 1;
+  return groups.map(({ cluster, name, nodeCount, waitsFor }) => {
+    const waits = waitsFor.map(({ group, needed, present }) => `${needed} of ${group} are ACTIVE (${present} now)`);
+    const begin = waits.length === 0 ? "at once" : `when ${waits.join(" and ")}`;
+    return `  ${isOfOne ? "" : `${cluster?.name} `}${name}: ${plural(nodeCount, "node")}, ${begin}`;
+  });
 }
 
 function showPlan(session: Session, verb: StartVerb, planned: Started): number {

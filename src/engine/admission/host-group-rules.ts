@@ -9,6 +9,7 @@ import { groupKey, groupOfKey, isInService, isOtherActive, lockBudgets } from ".
 import type { Reader, Tx } from "../../store/postgres/database.ts";
 import type { OperationGroups } from "../../store/records.ts";
 import { refusedNode } from "../input/answers.ts";
+import type { PlannedHostGroup } from "../input/answers.ts";
 import { budgetText, readStanding, rulesIn, spareFor, unmetFor } from "../scheduling/group-gates.ts";
 import type { GroupStanding } from "../scheduling/group-gates.ts";
 import type { DecidedPart } from "./decide-request.ts";
@@ -59,6 +60,7 @@ interface Work {
   readonly work: AdmittedNode;
   refusal: Refusal | null;
   isHeld: boolean;
+  hostGroup?: PlannedHostGroup;
 }
 
 function keysOf(keys: readonly (string | null)[]): string[] {
@@ -134,7 +136,9 @@ class Planned implements GroupStanding {
 function judgeStage(standing: Planned, key: string, works: readonly Work[]): void {
   const unmet = unmetFor(standing, key);
   const lost = unmet.filter(({ mayHold }) => !mayHold);
+  const hostGroup = { ...groupOfKey(key), stage: works[0]?.work.membership.stage ?? 0, unmet };
   for (const one of works) {
+    one.hostGroup = hostGroup;
     one.isHeld = unmet.length > 0;
     if (lost.length === 0) continue;
     const { name, id } = one.work.node;
@@ -179,14 +183,17 @@ function decidedPart(
 ): DecidedPart {
   const kept: AdmittedNode[] = [];
   const refusals = new Map<string, Refusal>();
+  const hostGroups = new Map<string, PlannedHostGroup>();
   for (const work of part.admitted) {
-    const { refusal = null, isHeld = false } = decided.get(work) ?? {};
+    const { refusal = null, isHeld = false, hostGroup } = decided.get(work) ?? {};
+    if (hostGroup) hostGroups.set(work.node.id, hostGroup);
     if (refusal) refusals.set(work.node.id, refusal);
     else kept.push(isHeld ? { ...work, isHeld: true } : work);
   }
   const answers = part.answers.map((answer) => {
     const refusal = refusals.get(answer.nodeId ?? "");
-    if (!refusal) return answer;
+    const hostGroup = hostGroups.get(answer.nodeId ?? "");
+    if (!refusal) return hostGroup ? { ...answer, hostGroup } : answer;
     const refused = { ...refusedNode(answer.ref, answer.nodeId, null, refusal), further: [], target: null };
     return { ...refused, ...(answer.node && { node: answer.node }) };
   });

@@ -13,7 +13,7 @@ import { waveOfEach } from "../../lifecycle/waves.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
 import { createYielding } from "../../runtime/yielding.ts";
 import type { Plan, PlannedStep, SitePolicy, Waves } from "../../store/records.ts";
-import type { NodeAnswer, PlannedPart } from "../input/answers.ts";
+import type { NodeAnswer, PlannedHostGroup, PlannedPart } from "../input/answers.ts";
 import { resolveWaves } from "../scheduling/waves.ts";
 import { stepLabel } from "../plans/plan.ts";
 
@@ -84,6 +84,18 @@ function createGroupKeys(): (answer: NodeAnswer, plan: Plan, part: PlannedPart) 
 export function reasonGroups(answers: readonly NodeAnswer[]): readonly ReasonGroup[] {
   const groups = Map.groupBy(answers, ({ reason }) => reason ?? null);
   return largestFirst([...groups].flatMap(([reason, own]) => (reason === null ? [] : [{ reason, answers: own }])));
+}
+
+/** The host groups in which nodes are deployed, in the order in which they begin. */
+export function plannedHostGroups({
+  groups,
+}: PlanSummary): readonly (PlannedHostGroup & { readonly nodeCount: number })[] {
+  const counts = new Map<PlannedHostGroup, number>();
+  for (const { answers } of groups)
+    for (const { hostGroup } of answers) if (hostGroup) counts.set(hostGroup, (counts.get(hostGroup) ?? 0) + 1);
+  return [...counts]
+    .map(([hostGroup, nodeCount]) => ({ ...hostGroup, nodeCount }))
+    .toSorted((a, b) => a.stage - b.stage || (a.group < b.group ? -1 : 1));
 }
 
 /** The refusals of nodes by code, largest group first. */

@@ -1,5 +1,6 @@
 /** Answers to requests for work, and about work, on nodes. */
 import type { Forecast } from "../../lifecycle/forecast.ts";
+import type { Unmet } from "../../lifecycle/host-groups.ts";
 import type { PowerOnFailure } from "../../lifecycle/interrupts.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
 import type { RootDisk } from "../../lifecycle/root-disk.ts";
@@ -51,6 +52,18 @@ export interface NodeAnswer {
   readonly node?: Pick<NodeRow, "state" | "model" | "controller">;
   /** The operation that the node belongs to, or would belong to; absent as above. */
   readonly part?: PlannedPart;
+  /** The host group in which the node is deployed; absent if its cluster has no rules for it. */
+  readonly hostGroup?: PlannedHostGroup;
+}
+
+/** A host group of a request, shared by its nodes. */
+export interface PlannedHostGroup {
+  readonly clusterId: string;
+  readonly group: string;
+  /** Its place in the order of the cluster. */
+  readonly stage: number;
+  /** What its nodes wait for before they begin. */
+  readonly unmet: readonly Unmet[];
 }
 
 /** One operation of a request, for the summary of its plan. */

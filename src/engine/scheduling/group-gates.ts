@@ -136,11 +136,17 @@ async function lostGroups(reader: Reader, standing: GroupStanding, groups: Opera
   return lost;
 }
 
-/** Why a node of a group cannot be taken out of service. */
-export function budgetText({ rulesOf, countsOf }: GroupStanding, key: string): string {
+/** The nodes of a group that have to stay in service, and those that are. */
+export function budgetOf({ rulesOf, countsOf }: GroupStanding, key: string) {
   const { minActive = { count: 0 } } = rulesOf(key);
   const counts = countsOf(key);
-  return `host group ${groupOfKey(key).group} has ${counts.inService} nodes in service and needs ${minimumOf(minActive, counts)}`;
+  return { group: groupOfKey(key).group, needed: minimumOf(minActive, counts), active: counts.inService };
+}
+
+/** Why a node of a group cannot be taken out of service. */
+export function budgetText(standing: GroupStanding, key: string): string {
+  const { group, needed, active } = budgetOf(standing, key);
+  return `host group ${group} has ${active} nodes in service and needs ${needed}`;
 }
 
 function failureOf({ nodeId, nodeName }: RunRow, code: LostGroup["code"], reason: string): Failure {

@@ -2,7 +2,14 @@
  * Plans summed up: groups of nodes with equal plans, refusals by code, the steps that change machines, and the duration
  * of the whole; for the query `plan`, for dry runs of verbs, and for accepted ones.
  */
-import { plannedChanges, plannedFailure, reasonGroups, stateCounts, summarizePlans } from "../../../engine/views.ts";
+import {
+  plannedChanges,
+  plannedFailure,
+  plannedHostGroups,
+  reasonGroups,
+  stateCounts,
+  summarizePlans,
+} from "../../../engine/views.ts";
 import type {
   PlanGroup,
   PlanSummary,
@@ -10,7 +17,7 @@ import type {
   ReasonGroup,
   RefusalGroup,
 } from "../../../engine/admission/plan-summary.ts";
-import type { SubmitAnswer } from "../../../engine/input/answers.ts";
+import type { PlannedHostGroup, SubmitAnswer } from "../../../engine/input/answers.ts";
 import { ERROR_REMEDY, ERROR_STATUS } from "../../../errors.ts";
 import { pointOfNoReturn, touchesOf } from "../../../lifecycle/touches.ts";
 import { builder, enumValues, wholeSeconds } from "../../base/builder.ts";
@@ -25,6 +32,7 @@ import {
   PhaseEnum,
   PowerOnFailureEnum,
 } from "../../base/enums.ts";
+import { ClusterRef } from "../../base/refs.ts";
 import { NodeStateCountRef } from "../fleet/cluster.ts";
 import { ImageRef } from "../images/image.ts";
 import { RefusedNodeRef, StartedWorkRef, WorkResultRef, plannedSteps } from "../work/node-work.ts";
@@ -32,6 +40,7 @@ import { EstimateRef, PlanPayloadRef, estimateOfAll } from "./plan.ts";
 import { UNKNOWN_DURATIONS, planDuration } from "./plan-duration.ts";
 import type { PlanDuration, WaveDuration } from "./plan-duration.ts";
 import { StepRef } from "../work/step.ts";
+import { HostGroupWaitRef } from "../work/waiting.ts";
 
 const EXAMPLES_MAX = 20;
 const GROUPS_MAX = 100;
@@ -309,6 +318,30 @@ const PlanDurationRef = builder.objectRef<PlanDuration>("PlanDuration").implemen
   }),
 });
 
+// ---- host groups
+
+const PlannedHostGroupRef = builder
+  .objectRef<PlannedHostGroup & { readonly nodeCount: number }>("PlannedHostGroup")
+  .implement({
+    description: "Host group of a cluster in which a plan deploys nodes, and what these wait for before they begin.",
+    fields: (t) => ({
+      cluster: t.field({
+        type: ClusterRef,
+        nullable: true,
+        description: "The cluster; null if it was deleted meanwhile.",
+        resolve: ({ clusterId }, _args, { load }) => load.cluster.load(clusterId),
+      }),
+      name: t.exposeString("group", { description: "Name of the group." }),
+      nodeCount: t.exposeInt("nodeCount", { description: "Number of nodes of the plan in it." }),
+      waitsFor: t.field({
+        type: [HostGroupWaitRef],
+        description:
+          "Host groups of which more nodes have to be ACTIVE first; those that the plan deploys again do not count as present. Empty: its nodes begin at once.",
+        resolve: ({ unmet }) => [...unmet],
+      }),
+    }),
+  });
+
 // ---- the summary
 
 const PlanSummaryRef = builder.objectRef<PlanSummary>("PlanSummary").implement({
@@ -349,6 +382,12 @@ const PlanSummaryRef = builder.objectRef<PlanSummary>("PlanSummary").implement({
         first: t.arg.int({ required: true, defaultValue: 20, description: `Number of groups, 1 to ${GROUPS_MAX}.` }),
       },
       resolve: ({ answers }, { first }) => firstOf(reasonGroups(answers), first, GROUPS_MAX),
+    }),
+    hostGroups: t.field({
+      type: [PlannedHostGroupRef],
+      description:
+        "Host groups with rules in which nodes are deployed, in the order in which they begin; empty if the plan deploys none.",
+      resolve: (summary) => [...plannedHostGroups(summary)],
     }),
     refusals: t.expose("refusals", {
       type: [RefusalGroupRef],

@@ -1,7 +1,7 @@
 /** The reason why a run waits: as data for programs and as a sentence for people. */
-import { budgetText, neighbour, rulesIn, spareFor, stepUnderWay, unmetFor } from "../../../engine/views.ts";
+import { budgetOf, budgetText, neighbour, rulesIn, spareFor, stepUnderWay, unmetFor } from "../../../engine/views.ts";
 import { NO_NODES, unmetText } from "../../../lifecycle/host-groups.ts";
-import type { GroupCounts } from "../../../lifecycle/host-groups.ts";
+import type { GroupCounts, Unmet } from "../../../lifecycle/host-groups.ts";
 import { cancels } from "../../../lifecycle/interrupts.ts";
 import { waitingOf } from "../../../lifecycle/waiting.ts";
 import type { Waiting, WaitingFacts } from "../../../lifecycle/waiting.ts";
@@ -16,7 +16,27 @@ import { WaitReasonEnum } from "../../base/enums.ts";
 import { RunRef } from "../../base/refs.ts";
 import { AttemptRef, stepName, stepsOf } from "./step.ts";
 
-const WaitingRef = builder.objectRef<Waiting & { readonly run: RunRow }>("Waiting").implement({
+type GroupWait = Pick<Unmet, "group" | "needed" | "active">;
+
+/** Also what a plan waits for (plans/plan-summary.ts). */
+export const HostGroupWaitRef = builder.objectRef<GroupWait>("HostGroupWait").implement({
+  description: "Nodes of a host group that have to be there before others begin.",
+  fields: (t) => ({
+    group: t.exposeString("group", { description: "Name of the host group." }),
+    needed: t.exposeInt("needed", { description: "Number of its nodes that are needed." }),
+    present: t.int({
+      description: "Number of its nodes that are ACTIVE, or for `BUDGET` in service.",
+      resolve: ({ active }) => active,
+    }),
+  }),
+});
+
+interface WaitingRun extends Waiting {
+  readonly run: RunRow;
+  readonly hostGroups: readonly GroupWait[];
+}
+
+const WaitingRef = builder.objectRef<WaitingRun>("Waiting").implement({
   description: "Reason why an unfinished run waits.",
   fields: (t) => ({
     reason: t.expose("reason", { type: WaitReasonEnum, description: "Reason as a code." }),
@@ -40,6 +60,11 @@ const WaitingRef = builder.objectRef<Waiting & { readonly run: RunRow }>("Waitin
         "Capacity limit that the run waits for, such as `phase:clean` or `controller:10.0.0.7`; null for other reasons.",
       resolve: ({ run }) => run.waitFor,
     }),
+    hostGroups: t.expose("hostGroups", {
+      type: [HostGroupWaitRef],
+      description:
+        "The numbers of a wait for `GROUP` or `BUDGET`: nodes that are needed and nodes that are there, for each host group that lacks some; empty for other reasons.",
+    }),
     position: t.int({
       nullable: true,
       description:
@@ -55,7 +80,7 @@ const WaitingRef = builder.objectRef<Waiting & { readonly run: RunRow }>("Waitin
   }),
 });
 
-async function waiting(run: RunRow, context: Context): Promise<(Waiting & { readonly run: RunRow }) | null> {
+async function waiting(run: RunRow, context: Context): Promise<WaitingRun | null> {
   // Most runs are running or ended; skip the reads for them.
   const isEnding = run.interrupt === "ABORT" || run.interruptFailure !== null;
   if (run.finishedAt !== null || (run.state === "RUNNING" && !isEnding)) return null;
@@ -68,10 +93,12 @@ async function waiting(run: RunRow, context: Context): Promise<(Waiting & { read
   if (!operation) return null;
   const step = plan?.steps[run.position];
   const holdReason = step?.args["reason"];
+  const hold =
+    operation.groups !== null && run.state === "QUEUED" ? await heldBy(run, operation.groups, context) : null;
   const found = waitingOf({
     ...run,
     operation,
-    heldBy: operation.groups !== null && run.state === "QUEUED" ? await heldBy(run, operation.groups, context) : null,
+    heldBy: hold,
     isAborting: isEnding && (await isAborting(run, context)),
     step: step ? stepName(step) : null,
     holdReason: typeof holdReason === "string" ? holdReason : null,
@@ -79,7 +106,7 @@ async function waiting(run: RunRow, context: Context): Promise<(Waiting & { read
     hasDisappeared: node?.presence === "DISAPPEARED",
     disappearedUntil: node ? await disappearedUntil(run, node, context) : null,
   });
-  return found && { ...found, run };
+  return found && { ...found, run, hostGroups: hold?.reason === found.reason ? hold.hostGroups : [] };
 }
 
 /** When the wait for a node that has disappeared ends by the policy of the site, as due-operations.ts finds it. */
@@ -99,7 +126,7 @@ async function heldBy(
   { groupKey, budgetKey, nodeId }: RunRow,
   { budgeted }: OperationGroups,
   { load }: Context,
-): Promise<WaitingFacts["heldBy"]> {
+): Promise<(NonNullable<WaitingFacts["heldBy"]> & Pick<WaitingRun, "hostGroups">) | null> {
   const keys = [groupKey, budgetKey].flatMap((key) => key ?? []);
   const clusters = await existing(
     load.cluster,
@@ -113,12 +140,16 @@ async function heldBy(
   const standing = { rulesOf, countsOf: (key: string) => counts.get(key) ?? NO_NODES };
   const unmet = groupKey === null ? [] : unmetFor(standing, groupKey);
   if (unmet.length > 0)
-    return { reason: "GROUP", description: `The run starts when these are ACTIVE: ${unmetText(unmet)}.` };
+    return {
+      reason: "GROUP",
+      description: `The run starts when these are ACTIVE: ${unmetText(unmet)}.`,
+      hostGroups: unmet,
+    };
   const node = await load.node.load(nodeId);
   const isBound = budgetKey !== null && budgeted.includes(budgetKey) && node !== null && isInService(node);
   if (!isBound || spareFor(standing, budgetKey) > 0) return null;
   const description = `The node cannot be taken out of service now: ${budgetText(standing, budgetKey)}. The run starts when others have returned.`;
-  return { reason: "BUDGET", description };
+  return { reason: "BUDGET", description, hostGroups: [budgetOf(standing, budgetKey)] };
 }
 
 /** Whether the abort or the failure of a run is being carried out, and does not wait for the end of the step. */
