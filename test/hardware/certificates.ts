@@ -9,9 +9,11 @@ import { printCertificate } from "../../packages/driver/src/certificate.ts";
 import type { Certificate } from "../../packages/driver/src/certificate.ts";
 import { certifyDriver } from "../../packages/driver/src/certify.ts";
 import createAgent from "../../plugins/agent/index.ts";
+import createAnsible from "../../plugins/ansible/index.ts";
 import createFake from "../../plugins/fake/index.ts";
 import createIpmi from "../../plugins/ipmi/index.ts";
 import createRedfish from "../../plugins/redfish/index.ts";
+import { ansibleLab, ansibleMachine } from "../support/ansible-lab.ts";
 import { demandIpmiPrograms, startIpmiLab } from "../support/ipmi-lab.ts";
 
 const PAGE = fileURLToPath(new URL("../../docs/certificates.md", import.meta.url));
@@ -20,6 +22,12 @@ const PRESETS = ["reference", "idrac-like", "ilo-like", "supermicro-like", "xcc-
 /** It has no power of its own, with which the checks on a machine begin. */
 function certifyAgent(): Promise<Certificate> {
   return certifyDriver({ factory: createAgent, settings: {} });
+}
+
+async function certifyAnsible(): Promise<Certificate> {
+  await using lab = await ansibleLab();
+  // Awaited here: the lab ends with this function.
+  return await certifyDriver({ ...ansibleMachine(lab.port), factory: createAnsible });
 }
 
 function certifyFake(): Promise<Certificate> {
@@ -81,6 +89,7 @@ async function certifyRedfish(traits: (typeof PRESETS)[number]): Promise<Certifi
 demandIpmiPrograms();
 const machines: readonly (readonly [string, () => Promise<Certificate>])[] = [
   ["none", certifyAgent],
+  ["stand-ins of Ansible and SSH", certifyAnsible],
   ["simulated in the driver", certifyFake],
   ["ipmi_sim of Debian's openipmi", certifyIpmi],
   ...PRESETS.map((preset) => [`simulated BMC of the kind ${preset}`, () => certifyRedfish(preset)] as const),

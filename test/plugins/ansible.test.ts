@@ -10,7 +10,7 @@ import { openProject } from "../../plugins/ansible/project.ts";
 import { ansibleSettings, ansibleVariables } from "../../plugins/ansible/settings.ts";
 import { conformance } from "../../packages/driver/src/conformance/conformance.ts";
 import type { AnsibleLab } from "../support/ansible-lab.ts";
-import { PRIVATE_KEY, ansibleLab } from "../support/ansible-lab.ts";
+import { PRIVATE_KEY, ansibleLab, ansibleMachine } from "../support/ansible-lab.ts";
 import { eventually } from "../support/eventually.ts";
 
 const PASSWORD = "password-of-the-lab-19f3";
@@ -38,28 +38,12 @@ const isAlive = (pid: number) => {
 const pidIn = (file: string) =>
   eventually(`${file} has an ID`, () => (existsSync(file) && Number(readFileSync(file, "utf8"))) || false);
 
-/** The options of the suite. `port`: of the lab, which starts after the titles are made. */
-function machine(port: number) {
-  const login = { privateKey: PRIVATE_KEY, hostKey: "FIRST_USE", port };
-  return {
-    factory: async () => (await lab.driver()) as never,
-    settings: { ...login, address: "127.0.0.1" },
-    live: true,
-    liveSeconds: 20,
-    steps: (["check_system", "configure"] as const).map((step) => ({ interface: "deploy" as const, step })),
-    refused: { ...login, address: "127.0.0.1", username: "refused" },
-    discovery: {
-      settings: login,
-      address: "127.0.0.1",
-      refused: { ...login, username: "refused" },
-      dead: "127.0.0.2",
-    },
-  };
-}
+const suite = (port: number) =>
+  conformance({ ...ansibleMachine(port), factory: async () => (await lab.driver()) as never });
 
 describe("driver ansible: conformance", () => {
-  test.each(conformance(machine(22)).map(({ title }) => title))("driver ansible %s", async (title) => {
-    await conformance(machine(lab.port))
+  test.each(suite(22).map(({ title }) => title))("driver ansible %s", async (title) => {
+    await suite(lab.port)
       .find((check) => check.title === title)
       ?.run();
   });

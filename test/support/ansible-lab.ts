@@ -96,6 +96,20 @@ export async function ansibleLab(): Promise<AnsibleLab> {
   };
 }
 
+/** What the conformance suite is given. `port`: of the lab. */
+export function ansibleMachine(port: number) {
+  const login = { privateKey: PRIVATE_KEY, hostKey: "FIRST_USE", port };
+  const refused = { ...login, username: "refused" };
+  return {
+    settings: { ...login, address: "127.0.0.1" },
+    live: true,
+    liveSeconds: 20,
+    steps: (["check_system", "configure"] as const).map((step) => ({ interface: "deploy" as const, step })),
+    refused: { ...refused, address: "127.0.0.1" },
+    discovery: { settings: login, address: "127.0.0.1", refused, dead: "127.0.0.2" },
+  };
+}
+
 export function stepOf({ inspect, clean, deploy }: Driver<AnsibleSettings>, name: string) {
   const all = [inspect, clean, deploy].flatMap((one) => one?.steps ?? []);
   const found = all.find((step) => step.name === name);
