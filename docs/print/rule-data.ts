@@ -2356,7 +2356,7 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-1202",
-        rule: "A page of `stepAttempts` with one filter reads no more than a page, except by the state ABORTED.",
+        rule: "A page of `stepAttempts` with one filter reads no more than a page, and so does one of a node's ABORTED attempts.",
       },
       { id: "R-1203", rule: "Outputs in `stepAttempts` contain no secrets." },
       {

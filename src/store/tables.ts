@@ -548,6 +548,8 @@ export const attempts = pgTable(
     /** The node's host group when the attempt began, or the one that it joins with the run. */
     hostGroup: text("host_group"),
     actor: text("actor"),
+    /** True of an ABORTED one, else null: an index by the state would be written at each success. */
+    aborted: boolean("aborted"),
   },
   (table) => [
     primaryKey({ columns: [table.runId, table.step, table.number] }),
@@ -565,6 +567,12 @@ export const attempts = pgTable(
     index("attempts_failed")
       .on(table.startedAt)
       .where(sql`${table.failure} is not null`),
+    index("attempts_aborted")
+      .on(table.startedAt)
+      .where(sql`${table.aborted}`),
+    index("attempts_node_aborted")
+      .on(table.nodeId, table.startedAt)
+      .where(sql`${table.aborted}`),
     index("attempts_durations").on(table.driver, table.label, table.startedAt),
   ],
 );

@@ -1,5 +1,6 @@
 /** The history of steps through the API: its filters, its order over pages, and what an attempt shows. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { aGate } from "../support/builders.ts";
 import { aDriver, aStep, stepsOf } from "../support/driver.ts";
 import { serviceUnderTest } from "../support/service.ts";
 
@@ -205,5 +206,22 @@ describe("stepAttempts", () => {
   ])("stepAttempts refuses %j", async (variables) => {
     const { errors } = await ostler.ask(HISTORY, variables);
     expect(errors[0]?.extensions?.["code"]).toBe("BAD_USER_INPUT");
+  });
+
+  test("stepAttempts finds attempts that an abort has ended [R-1201]", async () => {
+    const gate = aGate();
+    await ostler.register(["d"], { steps: { "deploy.prepare": { gate: gate.name } } });
+    const aborted = await ostler.begin("commissionNodes", ["d"], { onFailure: "LEAVE" });
+    await gate.arrivals();
+    await ostler.query("mutation A($id: ID!) { abort(input: { work: { operationId: $id } }) { errors { message } } }", {
+      id: aborted,
+    });
+    await ostler.operationEnds(aborted);
+    gate.open();
+    const list = await attempts({ node: { name: "d" }, state: "ABORTED" });
+    expect(list).toMatchObject([{ step: "deploy.prepare", run: { operation: { uuid: aborted } } }]);
+    const wrong = await ostler.test
+      .sql`select run_id from attempts where (state = 'ABORTED') is distinct from coalesce(aborted, false)`;
+    expect(wrong).toHaveLength(0);
   });
 });

@@ -68,10 +68,10 @@ await own.sql.begin(async (sql) => {
     select gen_random_uuid(), case when of_all then '00000000-0000-4000-8000-000000000000' else id end, id, 'x', case when of_all then n else 0 end, 'SUCCEEDED', 'x', '{}', 'ACTIVE', true, at, at from made, (values (true), (false)) v(of_all)`;
   // Ten attempts begin at the same time; each hundredth is of the same node, operation and cluster.
   await sql`
-    insert into attempts (run_id, step, number, state, started_at, deadline_at, finished_at, failure, label, driver, operation_id, node_id, cluster_id, host_group, actor)
-    select id, 0, 1, state, '2026-01-01'::timestamptz + (n / 10) * interval '10 seconds', at, case when state <> 'WAITING' then at end, case when state = 'FAILED' then '{}'::jsonb end,
+    insert into attempts (run_id, step, number, state, started_at, deadline_at, finished_at, failure, aborted, label, driver, operation_id, node_id, cluster_id, host_group, actor)
+    select id, 0, 1, state, '2026-01-01'::timestamptz + (n / 10) * interval '10 seconds', at, case when state <> 'WAITING' then at end, case when state = 'FAILED' then '{}'::jsonb end, case when state = 'ABORTED' then true end,
       case when n % 500 = 0 then 'clean.rare' else 'clean.erase_disks' end, 'fake', of, of, of, case when n % 1000 = 7 then 'masters' else 'workers' end, case when n % 1000 = 7 then 'robot' else 'alice' end
-    from made, lateral (select case when n % 2500 = 0 then 'FAILED' when n % 2500 = 1 then 'WAITING' else 'SUCCEEDED' end as state, ('00000000-0000-4000-8000-' || lpad((n % 100)::text, 12, '0'))::uuid as of) one`;
+    from made, lateral (select case when n % 2500 = 0 then 'FAILED' when n % 2500 = 1 then 'WAITING' when n % 500 = 3 or n % 100 between 10 and 15 then 'ABORTED' else 'SUCCEEDED' end as state, ('00000000-0000-4000-8000-' || lpad((n % 100)::text, 12, '0'))::uuid as of) one`;
   await sql`
     insert into runs (id, operation_id, node_id, node_name, ordinal, state, plan_hash, variables, target, moves_state, created_at)
     select id, '00000000-0000-4000-8000-000000000001', id, 'x', n, 'WAITING', 'x', '{}', 'ACTIVE', true, at from made where n % 2500 = 1`;
@@ -346,6 +346,8 @@ describe("page of the history of steps", () => {
     ["that have failed", { state: "FAILED" }],
     ["that wait", { state: "WAITING" }],
     ["that have succeeded", { state: "SUCCEEDED" }],
+    ["that were aborted", { state: "ABORTED" }],
+    ["of a node with few of them, that were aborted", { nodeId: idOf(3), state: "ABORTED" }],
     ["of a rare caller", { requestedBy: "robot" }],
     ["of a common caller", { requestedBy: "alice" }],
     ["of a cluster, of its rare host group", { clusterId: idOf(7), hostGroup: "masters" }],

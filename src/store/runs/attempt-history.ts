@@ -74,8 +74,9 @@ function condition(filter: AttemptFilter): SQL | undefined {
 function inState(state: NonNullable<AttemptFilter["state"]>): SQL | undefined {
   switch (state) {
     case "SUCCEEDED":
-    case "ABORTED":
       return eq(attempts.state, state);
+    case "ABORTED":
+      return sql`${attempts.aborted}`;
     case "FAILED":
       return and(eq(attempts.state, state), isNotNull(attempts.failure));
     case "RUNNING":

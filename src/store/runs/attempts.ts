@@ -49,6 +49,7 @@ export function newAttempt({ timeoutSeconds, ...attempt }: NewAttempt, now: Date
     part: "RUN",
     driverTries: null,
     recoveries: 0,
+    aborted: null,
   };
 }
 
@@ -75,7 +76,10 @@ const CHANGEABLE_FIELDS = [
 /** A change by the worker that claimed the run. */
 export type ClaimedAttemptChange = { readonly [Field in (typeof CHANGEABLE_FIELDS)[number]]?: AttemptRow[Field] };
 
-const CHANGE_CLAIMED = bulkUpdate(attempts, { key: ["runId", "step", "number"], fields: CHANGEABLE_FIELDS });
+const CHANGE_CLAIMED = bulkUpdate(attempts, {
+  key: ["runId", "step", "number"],
+  fields: [...CHANGEABLE_FIELDS, "aborted"],
+});
 
 /** Changes attempts of locked runs, each in its own way. */
 export async function changeClaimedAttempts(
@@ -83,7 +87,10 @@ export async function changeClaimedAttempts(
   changes: readonly (Pick<AttemptRow, "runId" | "step" | "number"> & { readonly change: ClaimedAttemptChange })[],
 ): Promise<void> {
   if (changes.length === 0) return;
-  await runStatement(tx, CHANGE_CLAIMED, [rowsText(changes), changes.map(({ runId }) => runId)]);
+  const rows = changes.map((one) =>
+    one.change.state === "ABORTED" ? { ...one, change: { ...one.change, aborted: true } } : one,
+  );
+  await runStatement(tx, CHANGE_CLAIMED, [rowsText(rows), rows.map(({ runId }) => runId)]);
 }
 
 /** Ends or parks an attempt. */
@@ -104,7 +111,7 @@ export async function abortAttempts(tx: Tx, runIds: readonly string[]): Promise<
   if (runIds.length === 0) return;
   await tx
     .update(attempts)
-    .set({ state: "ABORTED", finishedAt: sql`now()` })
+    .set({ state: "ABORTED", aborted: true, finishedAt: sql`now()` })
     .where(and(inArrayParam(attempts.runId, runIds), isNull(attempts.finishedAt)));
 }
 
