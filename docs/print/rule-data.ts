@@ -2340,6 +2340,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-1290",
         rule: "A command about rules or variables of a host group changes what it names alone, and `clusters get` shows the groups and what is pending.",
       },
+      {
+        id: "R-1294",
+        rule: "While a command waits on a terminal that becomes narrower, no line of its earlier progress stays.",
+      },
       { id: "R-1291", rule: "Wrong rules of a host group are refused together: flags with 64, others with 2." },
     ],
   },

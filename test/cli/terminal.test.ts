@@ -1,7 +1,7 @@
 /** The command line in a real bash, and on a real terminal. */
-import { execFile, spawn } from "node:child_process";
+import { execFile, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 import { join } from "node:path";
@@ -119,7 +119,7 @@ echo $(( (\${EPOCHREALTIME/[^0-9]/} - started) / 1000 ))`;
 /** Runs a command on a pseudo-terminal; `keys` are typed when the text before them has been printed. */
 async function onTerminal(
   command: string,
-  keys: readonly (readonly [after: string, keys: string])[],
+  keys: readonly (readonly [after: string, keys: string | (() => string)])[],
   size = "stty cols 60 rows 20",
 ): Promise<{ readonly code: number | null; readonly screen: string }> {
   const child = spawn("script", ["-qefc", `${size}; ${COMMAND} ${command}`, "/dev/null"], {
@@ -132,7 +132,7 @@ async function onTerminal(
     const [after, text] = keys[typed] ?? [];
     if (after === undefined || !screen.includes(after)) return;
     typed += 1;
-    child.stdin.write(text ?? "");
+    child.stdin.write(typeof text === "function" ? text() : (text ?? ""));
   });
   const code = await new Promise<number | null>((resolve) => child.on("close", resolve));
   return { code, screen };
@@ -161,6 +161,48 @@ test.each(["true", "stty cols 20 rows 5"])("the progress of work is drawn on a t
   expect(screen).not.toContain("\u001b[?25l");
   expect(screen.lastIndexOf("\u001b[?7h")).toBeGreaterThan(screen.lastIndexOf("\u001b[?7l"));
 });
+
+test("on a terminal that becomes narrower no line of the earlier progress stays [R-1294]", async () => {
+  const gate = aGate();
+  const names = await ostler.register(3, { steps: { "deploy.write_image": { gate: gate.name } } });
+  const tty = join(HOME, "tty");
+  const narrow = () => {
+    execFileSync("stty", ["-F", readFileSync(tty, "utf8").trim(), "cols", "20"]);
+    return "";
+  };
+  const open = () => {
+    gate.open();
+    return "";
+  };
+  const { code, screen } = await onTerminal(
+    `nodes commission ${names.join(" ")} --on-failure leave --wait --yes`,
+    [
+      ["write_image", narrow],
+      ["…\u001b[K", open],
+    ],
+    `stty cols 100 rows 20; tty > ${tty}`,
+  );
+  expect(code).toBe(0);
+  const draws = screen.split("\u001b[?7l").slice(1).map(drawOf);
+  const first = draws.findIndex(({ lines }) => lines.every((line) => line.length < 20));
+  expect(first).toBeGreaterThan(0);
+  for (const [index, { above }] of draws.entries()) {
+    const columns = index < first ? 100 : 20;
+    const before = draws[index - 1]?.lines ?? [];
+    expect(above).toBe(before.reduce((rows, line) => rows + Math.ceil(line.length / columns), 0));
+  }
+  expect(Math.max(...draws.map(({ above }) => above))).toBeGreaterThan(draws[first]?.lines.length ?? 0);
+});
+
+/** The lines that are drawn, and the rows that the cursor goes up before. */
+function drawOf(text: string): { readonly above: number; readonly lines: readonly string[] } {
+  const [, up = "0"] = /^\r\u001b\[(\d+)A/.exec(text) ?? [];
+  const lines = text
+    .replace(/^\r(\u001b\[\d+A)?/, "")
+    .split("\u001b[K\r\n")
+    .slice(0, -1);
+  return { above: Number(up), lines };
+}
 
 test("more than 20 nodes that lose data are confirmed with their number", async () => {
   const names = await ostler.register(21, {});

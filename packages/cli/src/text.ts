@@ -60,7 +60,7 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
   return lines.map((line) => `${line}\n`).join("");
 }
 
-function lengthOf(text: string): number {
+export function lengthOf(text: string): number {
   return Array.from(text).length;
 }
 

@@ -6,7 +6,7 @@ import { CliError, EXIT } from "./exit.ts";
 import type { Answers } from "./requests.ts";
 import { printJson, warn, withInterrupt } from "./session.ts";
 import type { Session } from "./session.ts";
-import { cut, durationText, plural, safe } from "./text.ts";
+import { cut, durationText, lengthOf, plural, safe } from "./text.ts";
 
 type Operation = NonNullable<Answers["operationChanges"]["item"]["operation"]>;
 type Run = NonNullable<Answers["runChanges"]["item"]["run"]>;
@@ -199,7 +199,8 @@ function terminalView(): View {
   const runs = new Map<string, Run>();
   const failures = new Map<string, readonly FailureGroup[]>();
   let timer: NodeJS.Timeout | null = null;
-  let drawn = 0;
+  /** Lengths of the lines that are shown. */
+  let drawn: readonly number[] = [];
   const draw = () => {
     timer = null;
     // A terminal of unknown size has 0 of both.
@@ -213,14 +214,20 @@ function terminalView(): View {
         .map(runText),
     ]
       .slice(0, rows - 1)
-      .map((line) => `${cut(line, columns - 1)}${CLEAR_LINE}\n`);
-    const above = drawn === 0 ? "" : `\u001b[${drawn}A`;
-    process.stderr.write(`${NO_WRAP}\r${above}${lines.join("")}${CLEAR_BELOW}${WRAP}`);
-    drawn = lines.length;
+      .map((line) => cut(line, columns - 1));
+    // A terminal that became narrower has wrapped the lines that are shown.
+    const shown = drawn.reduce((sum, length) => sum + Math.max(1, Math.ceil(length / columns)), 0);
+    const above = shown === 0 ? "" : `\u001b[${shown}A`;
+    const text = lines.map((line) => `${line}${CLEAR_LINE}\n`).join("");
+    process.stderr.write(`${NO_WRAP}\r${above}${text}${CLEAR_BELOW}${WRAP}`);
+    drawn = lines.map(lengthOf);
   };
   const redraw = () => {
     timer ??= setTimeout(draw, REDRAW_MS);
   };
+  process.stderr.on("resize", () => {
+    if (drawn.length > 0) redraw();
+  });
   return {
     ...NO_VIEW,
     wantsRuns: true,
@@ -243,7 +250,7 @@ function terminalView(): View {
         clearTimeout(timer);
         draw();
       }
-      drawn = 0;
+      drawn = [];
     },
   };
 }
