@@ -134,6 +134,29 @@ test("a plan has its host groups in the order in which they begin, with the numb
   expect(await planOf("cleanNodes", ["px1"])).toEqual([]);
 });
 
+test("the consequence of a failure in a plan names the failures that host groups tolerate [R-787]", async () => {
+  await ostler.query(
+    'mutation { createCluster(input: { name: "tolerant", hostGroups: [{ name: "masters", tolerates: { count: 0 } }, { name: "workers", tolerates: { percent: 50 } }] }) { errors { message } } }',
+  );
+  const nodes = ["tm1", "tw1", "tw2", "tw3"].map((name) => ({
+    name,
+    hostGroup: name.startsWith("tm") ? "masters" : "workers",
+    driver: { fake: {} },
+    cluster: { name: "tolerant" },
+  }));
+  await ostler.query(
+    "mutation ($nodes: [RegisterNodeInput!]!) { registerNodes(input: { nodes: $nodes }) { errors { message } } }",
+    { nodes },
+  );
+  const { plan } = await ostler.query<{ plan: { summary: unknown } }>(
+    'query { plan(input: { commissionNodes: { nodes: { cluster: { name: "tolerant" } }, onFailure: LEAVE } }) { summary { failureConsequence } } }',
+  );
+  expect(plan.summary).toEqual({
+    failureConsequence:
+      "One failure leaves its node as it is; the other 3 continue. But host group masters tolerates no failure, workers tolerates 1: one more stops the rest.",
+  });
+});
+
 test("a run that waits for the budget of its host group has the numbers [R-1292]", async () => {
   const gate = aGate();
   await ostler.query(

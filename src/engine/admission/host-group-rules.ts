@@ -3,7 +3,7 @@
  * their group in service. The others are admitted, and held until their turn comes (scheduling/group-gates.ts).
  */
 import type { Refusal } from "../../errors.ts";
-import { unmetText } from "../../lifecycle/host-groups.ts";
+import { failuresMax, unmetText } from "../../lifecycle/host-groups.ts";
 import type { GroupCounts } from "../../lifecycle/host-groups.ts";
 import { groupKey, groupOfKey, isInService, isOtherActive, lockBudgets } from "../../store/nodes/host-groups.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
@@ -44,7 +44,9 @@ export async function applyGroupRules(
   const deployed = keysOf(works.map(({ work }) => work.membership.groupKey));
   const budgeted = await bindingBudgets(tx, works, terms, rulesOf);
   if (!terms.dryRun) await lockBudgets(tx, budgeted);
-  const standing = new Planned(await readStanding(tx, rulesOf, { deployed, budgeted }));
+  const tolerant = deployed.filter((key) => rulesOf(key).tolerates !== undefined);
+  const counted = { deployed, budgeted: [...budgeted, ...tolerant] };
+  const standing = new Planned(await readStanding(tx, rulesOf, counted));
   for (const { work } of works) standing.add(work);
   const inOrder = works.toSorted((a, b) => a.work.membership.stage - b.work.membership.stage);
   for (const [key, own] of Map.groupBy(inOrder, ({ work }) => work.membership.groupKey))
@@ -136,7 +138,12 @@ class Planned implements GroupStanding {
 function judgeStage(standing: Planned, key: string, works: readonly Work[]): void {
   const unmet = unmetFor(standing, key);
   const lost = unmet.filter(({ mayHold }) => !mayHold);
-  const hostGroup = { ...groupOfKey(key), stage: works[0]?.work.membership.stage ?? 0, unmet };
+  const hostGroup = {
+    ...groupOfKey(key),
+    stage: works[0]?.work.membership.stage ?? 0,
+    unmet,
+    tolerated: failuresMax(standing.rulesOf(key), standing.countsOf(key)),
+  };
   for (const one of works) {
     one.hostGroup = hostGroup;
     one.isHeld = unmet.length > 0;

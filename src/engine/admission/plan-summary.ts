@@ -120,11 +120,11 @@ function largestFirst<Group extends { readonly answers: readonly unknown[] }>(gr
  * The meaning of one failure for the other nodes, as a sentence for each operation; null if every node is refused.
  * The policy is null if a restart has several operations with different ones.
  */
-export function plannedFailure({
-  groups,
-}: PlanSummary): { readonly onFailure: FailurePolicy | null; readonly consequence: string } | null {
+export function plannedFailure(
+  summary: PlanSummary,
+): { readonly onFailure: FailurePolicy | null; readonly consequence: string } | null {
   const counts = new Map<PlannedPart, number>();
-  for (const { answers } of groups)
+  for (const { answers } of summary.groups)
     for (const { part } of answers) if (part) counts.set(part, (counts.get(part) ?? 0) + 1);
   const [onFailure = null, ...others] = new Set([...counts.keys()].map((part) => part.onFailure));
   if (onFailure === null) return null;
@@ -132,7 +132,17 @@ export function plannedFailure({
     const sentence = consequenceOf(part, count);
     return counts.size === 1 ? sentence : `Operation of ${count} nodes: ${sentence}`;
   });
+  sentences.push(...toleranceText(plannedHostGroups(summary)));
   return { onFailure: others.length === 0 ? onFailure : null, consequence: sentences.join(" ") };
+}
+
+function toleranceText(hostGroups: readonly PlannedHostGroup[]): string[] {
+  const limited = hostGroups.filter(({ tolerated }) => Number.isFinite(tolerated));
+  if (limited.length === 0) return [];
+  const parts = limited.map(
+    ({ group, tolerated }) => `${group} tolerates ${tolerated === 0 ? "no failure" : tolerated}`,
+  );
+  return [`But host group ${parts.join(", ")}: one more stops the rest.`];
 }
 
 function consequenceOf({ onFailure, waves }: PlannedPart, count: number): string {

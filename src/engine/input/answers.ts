@@ -64,6 +64,8 @@ export interface PlannedHostGroup {
   readonly stage: number;
   /** What its nodes wait for before they begin. */
   readonly unmet: readonly Unmet[];
+  /** Failures after which one more stops the rest; infinite without a rule. */
+  readonly tolerated: number;
 }
 
 /** One operation of a request, for the summary of its plan. */
