@@ -1,12 +1,13 @@
 /** Pure parts of the command line: ranges, selections, values of flags, and texts for terminals. */
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { closeSync, constants, mkdtempSync, openSync, rmSync, writeFileSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { COMMANDS } from "../../packages/cli/src/commands.ts";
 import { CliError } from "../../packages/cli/src/exit.ts";
 import { expandRange } from "../../packages/cli/src/ranges.ts";
-import { readSelection } from "../../packages/cli/src/selection.ts";
+import { readInput, readSelection } from "../../packages/cli/src/selection.ts";
 import { safe, safeJson, table } from "../../packages/cli/src/text.ts";
 import { extraVariables, share } from "../../packages/cli/src/values.ts";
 import { NODE_VERBS as CLI_VERBS } from "../../packages/cli/src/verbs.ts";
@@ -23,6 +24,21 @@ function errorOf(work: () => unknown): CliError {
   }
   throw new Error("It was accepted.");
 }
+
+test("standard input whose writer is slow is read to its end", () => {
+  const pipe = join(folder, "pipe");
+  execFileSync("mkfifo", [pipe]);
+  const reading = openSync(pipe, constants.O_RDONLY | constants.O_NONBLOCK);
+  const writing = openSync(pipe, "w");
+  const lines = ["u1\n", "u2\n"];
+  const text = readInput(reading, () => {
+    const line = lines.shift();
+    if (line !== undefined) writeSync(writing, line);
+    if (lines.length === 0) closeSync(writing);
+  });
+  expect(text).toBe("u1\nu2\n");
+  closeSync(reading);
+});
 
 test.each([
   ["u07", ["u07"]],

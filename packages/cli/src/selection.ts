@@ -1,5 +1,5 @@
 /** Which nodes a command is for: names and ranges, a file, standard input, a filter, a cluster, or all. */
-import { readFileSync } from "node:fs";
+import { readFileSync, readSync } from "node:fs";
 import { parseFilter, toNodeFilter } from "../../client/src/filter-language.ts";
 import { messageOf, usageError } from "./exit.ts";
 import { NAMES_MAX, expandRange } from "./ranges.ts";
@@ -66,10 +66,33 @@ function linesOf(file: string): string[] {
 /** The text of `@FILE`, or of standard input for `-`. */
 export function readText(source: string): string {
   try {
-    return readFileSync(source === "-" ? 0 : source.replace(/^@/, ""), "utf8");
+    return source === "-" ? readInput(0) : readFileSync(source.replace(/^@/, ""), "utf8");
   } catch (error) {
     throw usageError(`${source} cannot be read: ${messageOf(error)}.`);
   }
+}
+
+const INPUT_PAUSE_MS = 20;
+
+/** The text of an open file until its end. `pause`: between two tries while it has nothing to read. */
+export function readInput(file: number, pause: () => void = pauseHere): string {
+  const chunks: Buffer[] = [];
+  const buffer = Buffer.alloc(65_536);
+  for (;;) {
+    try {
+      const count = readSync(file, buffer);
+      if (count === 0) return Buffer.concat(chunks).toString("utf8");
+      chunks.push(Buffer.from(buffer.subarray(0, count)));
+    } catch (error) {
+      // Node opens standard input without blocking, so a slow writer is no end.
+      if (!(error instanceof Error && "code" in error && error.code === "EAGAIN")) throw error;
+      pause();
+    }
+  }
+}
+
+function pauseHere(): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, INPUT_PAUSE_MS);
 }
 
 /** The selection as `NodeSelector` and `WorkSelector` have it. */
