@@ -239,7 +239,7 @@ const COMMANDS = `  ostler [flags]                    run the service
 These speak to a running service; each has --help:
   ostler nodes                      list, watch, change and work on nodes
   ostler operations                 follow, stop, abort and restart work
-  ostler clusters                   clusters and their variables
+  ostler clusters                   clusters, their host groups and variables
   ostler plan                       show what work on nodes would do
   ostler discover, site, query      find machines; the policy of the site; send GraphQL
   ostler login, context, completion choose the service; completion of bash`;

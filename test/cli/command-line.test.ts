@@ -31,6 +31,19 @@ describe("reads", () => {
     expect(err).toContain("nope");
   });
 
+  test("nodes why suggests the next command with the node, and no abort of work that goes on", async () => {
+    const gate = aGate();
+    const name = await registeredNode(ostler, "AVAILABLE", { "deploy.write_image": { gate: gate.name } });
+    expect((await cli(["nodes", "why", name])).out).toContain(`next: ostler nodes `);
+    const id = await ostler.begin("deployNodes", [name]);
+    await gate.arrivals();
+    const working = (await cli(["nodes", "why", name])).out;
+    expect(working).toContain(`next: ostler `);
+    expect(working).not.toContain("abort");
+    gate.open();
+    await ostler.operationEnds(id);
+  });
+
   test("--json of a read is one document with the names of the schema", async () => {
     const [name = ""] = await ostler.register(1, {});
     const { out } = await cli(["nodes", "get", name, "--json"]);
@@ -103,7 +116,10 @@ describe("verbs", () => {
     await cli(["nodes", "edit", worker, "-g", "workers"]);
     await cli(["clusters", "create", "roles", master, worker]);
     const set = (...words: readonly string[]) => cli(["clusters", "groups", "set", "roles", ...words]);
-    expect(await set("masters", "--min-active", "1", "--tolerates", "0")).toMatchObject({ code: 0 });
+    expect(await set("masters", "--min-active", "1", "--tolerates", "0")).toMatchObject({
+      code: 0,
+      err: "Host groups of cluster roles: masters added.\n",
+    });
     expect(await set("workers", "--after", "masters=50%", "--tolerates", "2%")).toMatchObject({ code: 0 });
     const token = '{"fromGroup":"masters","output":"join_token"}';
     const vars = (...words: readonly string[]) => cli(["clusters", "vars", ...words]);
@@ -140,9 +156,12 @@ describe("verbs", () => {
     expect(shown).toMatch(new RegExp(`2 {2}new {4}(${master} ${worker}|${worker} ${master})`));
     const planned = await cli(["clusters", "apply", "roles", "--dry-run"]);
     expect(planned.out).toContain(
-      "  masters: 1 node, at once\n  workers: 1 node, when 1 of masters are ACTIVE (0 now)\n",
+      "  masters: 1 node, at once\n  workers: 1 node, when 1 of masters are ACTIVE (0 count already)\n",
     );
-    expect(await cli(["clusters", "groups", "unset", "roles", "workers"])).toMatchObject({ code: 0 });
+    expect(await cli(["clusters", "groups", "unset", "roles", "workers"])).toMatchObject({
+      code: 0,
+      err: "Host groups of cluster roles: workers removed.\n",
+    });
     expect((await cli(["clusters", "groups", "get", "roles", "--output", "names"])).out).toBe("masters\n");
   });
 

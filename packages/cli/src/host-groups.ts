@@ -116,8 +116,13 @@ async function store(
   const { answer } = await send(session.server, "updateCluster", {
     input: { cluster: { name }, ifRevision: revision, hostGroups: groups },
   });
-  const text = `${plural(Object.keys(changes).length, "host group")} of cluster ${name}`;
-  return finished(session, answer, `${text} changed.`);
+  const done = [
+    ...added.map((group) => `${group} added`),
+    ...Object.entries(changes)
+      .filter(([group]) => !added.includes(group))
+      .map(([group, change]) => `${group} ${change === null ? "removed" : "changed"}`),
+  ];
+  return finished(session, answer, `Host groups of cluster ${name}: ${done.join(", ")}.`);
 }
 
 /** Variables are left out: those that a request does not name stay. */

@@ -108,7 +108,8 @@ export async function getNodes(session: Session, selection: Selection | null): P
 export async function showNode(session: Session, name: string): Promise<number> {
   const { node } = await send(session.server, "node", { name });
   if (!node) throw new CliError(EXIT.refused, `Node ${safe(name)} does not exist.`);
-  printFields(session, node);
+  const lists = { operations: node.operations.nodes, transitions: node.transitions.nodes };
+  printFields(session, session.output === "json" ? node : { ...node, ...lists });
   return EXIT.done;
 }
 
@@ -144,21 +145,27 @@ export async function explainNodes(session: Session, selection: Selection | null
     async (after) => (await send(session.server, "nodesWhy", { ...variables, after })).nodes,
   ))
     nodes.push(...rows);
-  for (const { name, state, maintenance, fault, lastError, currentRun, actions } of nodes) {
+  for (const { name, state, presence, maintenance, fault, lastError, currentRun, actions } of nodes) {
     found.add(name.toLowerCase());
     if (session.output === "json") continue;
-    const action = actions.find(({ allowed }) => allowed);
+    const allowed = actions.filter(
+      (one) => one.allowed && one.mutation !== "abort" && (currentRun || one.mutation !== "stop"),
+    );
+    const action = allowed.find(({ mutation }) => mutation === "restart") ?? allowed[0];
     const reasons = [
       ...(currentRun?.currentStep
         ? [`${currentRun.operation.kind} ${currentRun.operation.uuid.slice(0, 8)} at ${currentRun.currentStep.name}`]
         : []),
       ...(currentRun?.waiting ? [currentRun.waiting.description] : []),
       ...(maintenance ? [`in maintenance: ${maintenance.reason}`] : []),
+      ...(presence === "DISAPPEARED" ? ["reported as disappeared by monitoring"] : []),
       ...(fault ? [fault.message] : []),
       ...(lastError ? [lastError.message] : []),
-      ...(action ? [`next: ${commandOf(action.mutation)}`] : []),
+      ...(action ? [`next: ${commandOf(action.mutation)} ${name}`] : []),
     ];
-    print(`${safe(name)}  ${session.hasColor ? paint(state, stateColor(state)) : state}  ${safe(reasons.join("; "))}`);
+    print(
+      `${safe(name)}  ${session.hasColor ? paint(state, stateColor(state)) : state}  ${safe(reasons.map((reason) => reason.replace(/\.$/, "")).join("; "))}`,
+    );
   }
   if (session.output === "json") printJson(nodes);
   warnUnknown(selection, found);

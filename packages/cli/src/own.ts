@@ -46,7 +46,7 @@ export function addContext(name: string, { server, tokenFile, tokenCommand }: Co
     ...(tokenCommand !== undefined && { tokenCommand }),
   };
   writeContexts({ current: current ?? name, contexts: [...contexts.filter((one) => one.name !== name), added] });
-  warn(`Context ${name} was added. Use \`ostler login\` to store a token.`);
+  warn(`Context ${name} was added. If the service needs a token, store it: ostler login`);
   return EXIT.done;
 }
 

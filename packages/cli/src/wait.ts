@@ -133,12 +133,17 @@ async function failuresOf(session: Session, id: string): Promise<readonly Failur
   }
 }
 
+/** Failures that stopped nodes which did not fail. */
+const GROUP_FAILURES = new Set(["TOLERANCE_EXCEEDED", "CRITICAL_NODE_FAILED"]);
+
 function resultOf(operations: readonly Operation[], { wantsEnd = false }: WaitOptions): number {
-  const codes = operations.map(({ uuid, kind, state, totalCount, failedCount, startedAt, finishedAt }) => {
+  const codes = operations.map((operation) => {
+    const { uuid, kind, state, totalCount, failedCount, startedAt, finishedAt, firstFailure } = operation;
     const took =
       startedAt && finishedAt ? ` in ${durationText((Date.parse(finishedAt) - Date.parse(startedAt)) / 1000)}` : "";
     const failures = failedCount > 0 ? `, ${failedCount} failed: ostler operations get ${uuid.slice(0, 8)}` : "";
     warn(`operation ${uuid.slice(0, 8)}  ${kind} ${state}  ${plural(totalCount, "node")}${took}${failures}`);
+    if (firstFailure && GROUP_FAILURES.has(firstFailure.code)) warn(`${firstFailure.code}: ${firstFailure.message}`);
     if (state.startsWith("SUCCEEDED")) return EXIT.done;
     if (/^(STOPPED|ABORTED)$/.test(state)) return wantsEnd ? EXIT.done : EXIT.ended;
     return wantsEnd && state !== "FAILED" ? EXIT.done : EXIT.failed;

@@ -213,8 +213,13 @@ function refused(session: Session, answer: Started): number {
   if (session.output === "json") printJson(answer);
   const refusals = answer.summary?.refusals ?? [];
   if (refusals.length > 0) warn(refusalLines(refusals).join("\n"));
-  warnErrors(answer.errors.filter(({ code }) => !refusals.some((group) => group.code === code)));
+  warnErrors(othersThan(refusals, answer.errors));
   return EXIT.refused;
+}
+
+/** Errors of a request that its refused nodes do not show already. */
+function othersThan(refusals: readonly RefusalGroup[], errors: readonly Refusal[]): readonly Refusal[] {
+  return errors.filter(({ code }) => !refusals.some((group) => group.code === code));
 }
 
 /** Errors of a request, each with the nodes that it is about. */
@@ -232,13 +237,12 @@ interface RefusalGroup {
   readonly code: string;
   readonly nodeCount: number;
   readonly message: string;
-  readonly remedy: string;
   readonly examples: readonly { readonly ref: string }[];
 }
 
 function refusalLines(refusals: readonly RefusalGroup[]): string[] {
-  return refusals.flatMap(({ code, nodeCount, message, remedy, examples }) => [
-    `  ${nodeCount} ${code}: ${nodeCount === 1 ? message : remedy}`,
+  return refusals.flatMap(({ code, nodeCount, message, examples }) => [
+    `  ${nodeCount} ${code}${nodeCount === 1 ? "" : ", the first"}: ${message}`,
     `    ${examples.map(({ ref }) => ref).join(" ")}${nodeCount > examples.length ? ` and ${nodeCount - examples.length} more` : ""}`,
   ]);
 }
@@ -273,7 +277,9 @@ function hostGroupLines(groups: Plan["hostGroups"]): string[] {
   if (groups.every(({ waitsFor }) => waitsFor.length === 0)) return [];
   const isOfOne = new Set(groups.map(({ cluster }) => cluster?.name)).size === 1;
   return groups.map(({ cluster, name, nodeCount, waitsFor }) => {
-    const waits = waitsFor.map(({ group, needed, present }) => `${needed} of ${group} are ACTIVE (${present} now)`);
+    const waits = waitsFor.map(
+      ({ group, needed, present }) => `${needed} of ${group} are ACTIVE (${present} count already)`,
+    );
     const begin = waits.length === 0 ? "at once" : `when ${waits.join(" and ")}`;
     return `  ${isOfOne ? "" : `${cluster?.name} `}${name}: ${plural(nodeCount, "node")}, ${begin}`;
   });
@@ -285,7 +291,8 @@ function showPlan(session: Session, verb: StartVerb, planned: Started): number {
     print(planText(verb.word, planned.summary).join("\n"));
     if (planned.planHash !== null) print(`plan hash ${planned.planHash}`);
   }
-  warnErrors(planned.errors);
+  const refusals = session.output === "json" ? [] : (planned.summary?.refusals ?? []);
+  warnErrors(othersThan(refusals, planned.errors));
   return planned.errors.length > 0 ? EXIT.refused : EXIT.done;
 }
 
@@ -304,7 +311,9 @@ export async function interruptWork(
   if (flags.dryRun || isRefused) {
     if (session.output === "json") printJson(foreseen, 2);
     else warn(forecastText(verb.word, foreseen).join("\n"));
-    warnErrors(foreseen.errors);
+    warnErrors(
+      session.output === "json" ? foreseen.errors : othersThan(foreseen.forecast?.refusals ?? [], foreseen.errors),
+    );
     return isRefused ? EXIT.refused : EXIT.done;
   }
   warn(forecastText(verb.word, foreseen).join("\n"));
