@@ -76,15 +76,27 @@ describe("host groups are checked when they are stored", () => {
     const path = (...at: string[]) => ["input", "hostGroups", ...at];
     expect(refusals.map(({ message, path: at }) => [at, message])).toEqual([
       [path("0", "after", "0"), "The host groups a → b → c → a wait for each other. Remove one `after` of them."],
-      [path("1", "after", "0"), "Invalid after: use a count of 1 or more, or a percentage above 0 and up to 100."],
+      [
+        path("1", "after", "0"),
+        "Invalid after of host group b: use a count of 1 or more, or a percentage above 0 and up to 100.",
+      ],
       [path("2", "after", "1"), "Host group c cannot come after itself."],
       [
         path("2", "after", "2"),
         "Host group c comes after lost, which the cluster does not have. Add it, or correct the name.",
       ],
-      [path("3", "tolerates"), "Invalid tolerates: use a count of 0 or more, or a percentage from 0 to 100."],
-      [path("3", "minActive"), "Invalid minActive: use a count of 0 or more, or a percentage from 0 to 100."],
-      [path("4", "after", "0"), "Invalid after: use a count of 1 or more, or a percentage above 0 and up to 100."],
+      [
+        path("3", "tolerates"),
+        "Invalid tolerates of host group d: use a count of 0 or more, or a percentage from 0 to 100.",
+      ],
+      [
+        path("3", "minActive"),
+        "Invalid minActive of host group d: use a count of 0 or more, or a percentage from 0 to 100.",
+      ],
+      [
+        path("4", "after", "0"),
+        "Invalid after of host group e: use a count of 1 or more, or a percentage above 0 and up to 100.",
+      ],
     ]);
   });
 });
