@@ -167,10 +167,8 @@ describe("verbs", () => {
 
   test("wrong rules of host groups are refused together, in the flags with 64 and by the service with 2 [R-1291]", async () => {
     await cli(["clusters", "create", "flaws"]);
-    const flags = await cli([
-      ...["clusters", "groups", "set", "flaws", "workers"],
-      ...["--after", "masters=150%", "--after", "a=x", "--tolerates", "5%%", "--min-active", "1e9"],
-    ]);
+    const wrong = "--after masters=150% --after a=x --tolerates 5%% --min-active 1e9".split(" ");
+    const flags = await cli(["clusters", "groups", "set", "flaws", "workers", ...wrong]);
     expect(flags.code).toBe(64);
     expect(flags.err.match(/^--(after|tolerates|min-active) cannot be /gm)).toHaveLength(4);
     const rules = await cli([

@@ -196,11 +196,9 @@ test("on a terminal that becomes narrower no line of the earlier progress stays 
 
 /** The lines that are drawn, and the rows that the cursor goes up before. */
 function drawOf(text: string): { readonly above: number; readonly lines: readonly string[] } {
-  const [, up = "0"] = /^\r\u001b\[(\d+)A/.exec(text) ?? [];
-  const lines = text
-    .replace(/^\r(\u001b\[\d+A)?/, "")
-    .split("\u001b[K\r\n")
-    .slice(0, -1);
+  const [start = "", ...others] = text.split("\u001b[K\r\n");
+  const [, up = "0"] = /^\r.\[(\d+)A/.exec(start) ?? [];
+  const lines = [start.replace(/^\r(.\[\d+A)?/, ""), ...others].slice(0, -1);
   return { above: Number(up), lines };
 }
 

@@ -126,7 +126,7 @@ test("a plan has its host groups in the order in which they begin, with the numb
   ]);
   gate.open();
   expect(await ostler.operationEnds(await ostler.begin("commissionNodes", ["pm1", "pm2", "pm3"]))).toBe("SUCCEEDED");
-  // Nodes that are ACTIVE count, except those that the request deploys again; a group without rules is none of the plan.
+  // Nodes that are ACTIVE count; a node without a host group is in none of the plan.
   expect(await planOf("commissionNodes", ["ps1", "pw1", "px1"])).toEqual([
     stores,
     { cluster, name: "workers", nodeCount: 1, waitsFor: [{ group: "stores", needed: 1, present: 0 }] },

@@ -38,8 +38,7 @@ const isAlive = (pid: number) => {
 const pidIn = (file: string) =>
   eventually(`${file} has an ID`, () => (existsSync(file) && Number(readFileSync(file, "utf8"))) || false);
 
-const suite = (port: number) =>
-  conformance({ ...ansibleMachine(port), factory: async () => (await lab.driver()) as never });
+const suite = (port: number) => conformance({ ...ansibleMachine(port), factory: () => lab.driver() });
 
 describe("driver ansible: conformance", () => {
   test.each(suite(22).map(({ title }) => title))("driver ansible %s", async (title) => {

@@ -96,7 +96,7 @@ export async function ansibleLab(): Promise<AnsibleLab> {
   };
 }
 
-/** What the conformance suite is given. `port`: of the lab. */
+/** The options of the conformance suite, without the factory. `port`: of the lab. */
 export function ansibleMachine(port: number) {
   const login = { privateKey: PRIVATE_KEY, hostKey: "FIRST_USE", port };
   const refused = { ...login, username: "refused" };

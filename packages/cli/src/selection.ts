@@ -84,7 +84,7 @@ export function readInput(file: number, pause: () => void = pauseHere): string {
       if (count === 0) return Buffer.concat(chunks).toString("utf8");
       chunks.push(Buffer.from(buffer.subarray(0, count)));
     } catch (error) {
-      // Node opens standard input without blocking, so a slow writer is no end.
+      // A module has opened standard input without blocking, and the writer is slow.
       if (!(error instanceof Error && "code" in error && error.code === "EAGAIN")) throw error;
       pause();
     }

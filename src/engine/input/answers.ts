@@ -62,7 +62,7 @@ export interface PlannedHostGroup {
   readonly group: string;
   /** Its place in the order of the cluster. */
   readonly stage: number;
-  /** What its nodes wait for before they begin. */
+  /** The requirements that its nodes wait for before they begin. */
   readonly unmet: readonly Unmet[];
   /** Failures after which one more stops the rest; infinite without a rule. */
   readonly tolerated: number;

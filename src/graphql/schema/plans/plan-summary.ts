@@ -383,12 +383,6 @@ const PlanSummaryRef = builder.objectRef<PlanSummary>("PlanSummary").implement({
       },
       resolve: ({ answers }, { first }) => firstOf(reasonGroups(answers), first, GROUPS_MAX),
     }),
-    hostGroups: t.field({
-      type: [PlannedHostGroupRef],
-      description:
-        "Host groups with rules in which nodes are deployed, in the order in which they begin; empty if the plan deploys none.",
-      resolve: (summary) => [...plannedHostGroups(summary)],
-    }),
     refusals: t.expose("refusals", {
       type: [RefusalGroupRef],
       description: "Refused nodes by code, largest group first; empty if no node is refused.",
@@ -431,6 +425,15 @@ const PlanSummaryRef = builder.objectRef<PlanSummary>("PlanSummary").implement({
     }),
   }),
 });
+
+builder.objectField(PlanSummaryRef, "hostGroups", (t) =>
+  t.field({
+    type: [PlannedHostGroupRef],
+    description:
+      "Host groups with rules in which nodes are deployed, in the order in which they begin; empty if the plan deploys none.",
+    resolve: (summary) => [...plannedHostGroups(summary)],
+  }),
+);
 
 const SUMMARY =
   "The plan in few words: groups of equal plans, refusals by code, duration of the whole, and changes of machines. Computed only if it is selected; without `results` the answer stays small for any number of nodes. Null if the request itself is invalid.";
