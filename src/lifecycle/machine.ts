@@ -1,6 +1,6 @@
 /** Queries on the table of node-states.ts: edges, next states, and kinds of states. */
 import { NODE_EDGES, NODE_STATES, NODE_STATE_NAMES } from "./node-states.ts";
-import type { Edge, NodeEvent, NodeState, Phase, StateKind } from "./node-states.ts";
+import type { Edge, NodeEvent, NodeState, StateKind } from "./node-states.ts";
 
 const EDGES_BY_STATE = new Map<NodeState, ReadonlyMap<NodeEvent, Edge>>(
   NODE_STATE_NAMES.map((state) => [
@@ -28,11 +28,6 @@ export function follow(state: NodeState, events: readonly NodeEvent[]): NodeStat
 
 export function kindOf(state: NodeState): StateKind {
   return NODE_STATES[state].kind;
-}
-
-/** The phase that a running, waiting, holding or failed state belongs to. */
-export function phaseOf(state: NodeState): Phase | null {
-  return NODE_STATES[state].phase;
 }
 
 /** Whether no work is going on: stable or failed. */

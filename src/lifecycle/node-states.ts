@@ -197,7 +197,6 @@ const ROWS: readonly Row[] = [
 ];
 
 export const NODE_STATE_NAMES = Object.keys(NODE_STATES) as readonly NodeState[];
-export const NODE_EVENT_NAMES = Object.keys(NODE_EVENTS) as readonly NodeEvent[];
 
 /** Events that do not change the state. They are in the log because an operator may have to react. */
 export const SELF_EVENTS: ReadonlySet<NodeEvent> = new Set([

@@ -4,7 +4,6 @@ import { edge, follow, isAtRest, kindOf, next } from "../../src/lifecycle/machin
 import {
   NODE_EDGES,
   NODE_EVENTS,
-  NODE_EVENT_NAMES,
   NODE_STATES,
   NODE_STATE_NAMES,
   SELF_EVENTS,
@@ -70,8 +69,9 @@ function expectedEdges(state: string): Map<string, Expected> {
   );
 }
 
+const EVENTS = Object.keys(NODE_EVENTS) as readonly NodeEvent[];
 const PAIRS = NODE_STATE_NAMES.flatMap((state) =>
-  NODE_EVENT_NAMES.map((event) => ({ state, event, expected: expectedEdges(state).get(event) })),
+  EVENTS.map((event) => ({ state, event, expected: expectedEdges(state).get(event) })),
 );
 const LEGAL = PAIRS.filter(
   (pair): pair is { state: NodeState; event: NodeEvent; expected: Expected } => pair.expected !== undefined,
