@@ -514,7 +514,12 @@ describe("contexts", () => {
     const run = (args: readonly string[], input = "") => startCli(args, variables, input).ended;
     expect((await run(["nodes", "get", "--server", closed.url])).code).toBe(77);
     expect((await run(["nodes", "watch", "--server", closed.url])).code).toBe(77);
-    expect((await run(["login", "--server", closed.url], "wrong\n")).code).toBe(77);
+    const wrong = await run(["login", "--server", closed.url], "wrong\n");
+    expect(wrong).toMatchObject({
+      code: 77,
+      err: expect.stringContaining("Store a token that is valid: ostler login"),
+    });
+    expect(wrong.err).not.toContain("GraphiQL");
     expect((await run(["login", "--server", closed.url], "a\tb\n")).code).toBe(64);
     expect((await run(["login", "--server", closed.url], "t0ken\n")).code).toBe(0);
     expect(statSync(file).mode & 0o777).toBe(0o600);

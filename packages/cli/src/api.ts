@@ -118,7 +118,13 @@ function failureOf(
   const [first] = errors;
   const message = errors.map((one) => safe(one.message)).join(" ");
   const code = first?.extensions?.code ?? "";
-  if (status === 401 || status === 403 || FORBIDDEN_CODES.has(code))
+  if (status === 401)
+    return new CliError(
+      EXIT.forbidden,
+      // The rest is about the headers of HTTP.
+      `${message.split(" Send the token as")[0] || `${server.url} refuses the token with status 401.`} Store a token that is valid: ostler login`,
+    );
+  if (status === 403 || FORBIDDEN_CODES.has(code))
     return new CliError(EXIT.forbidden, message || `${server.url} refuses the token with status ${status}`);
   if (first) {
     if (OTHER_SCHEMA_CODES.has(code) && !isOfUser)
