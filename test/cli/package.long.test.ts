@@ -1,4 +1,4 @@
-/** The package `ostler-cli`: one file, which runs without any other package. */
+/** The package `ostler-cli`: one program, which runs without any other package. */
 import { execFile } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -16,7 +16,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true });
 });
 
-test("npm pack makes one file without dependencies, of at most 150 kB, which lists nodes", async () => {
+test("npm pack makes one program without dependencies, of at most 150 kB, which lists nodes", async () => {
   const cwd = fileURLToPath(new URL("../../packages/cli", import.meta.url));
   await run("npm", ["pack", "--silent", "--pack-destination", folder], { cwd });
   const archive = join(folder, "ostler-cli-0.1.0.tgz");
@@ -25,6 +25,8 @@ test("npm pack makes one file without dependencies, of at most 150 kB, which lis
   const { stdout: list } = await run("tar", ["tzf", archive]);
   expect(list.trim().split("\n").toSorted()).toEqual([
     "package/LICENSE",
+    "package/README.md",
+    "package/dist/licenses.json",
     "package/dist/ostler.js",
     "package/package.json",
   ]);
