@@ -58,6 +58,9 @@ describe("/metrics with a token", () => {
     ]);
     expect(lines.filter((line) => line.includes("had no valid token"))).toHaveLength(1);
     expect(await statusOf(server.url, "GET /metrics HTTP/1.1", "host: localhost", "host: evil.example")).toBe(400);
+    // It was not answered, and kept the replica from its end.
+    const upgrade = ["upgrade: websocket", "connection: upgrade"];
+    expect(await statusOf(server.url, "GET /graphql HTTP/1.1", "host: localhost", ...upgrade)).toBe(421);
     expect((await scraped(server.url, { authorization: `Bearer ${TOKEN}` })).has("process_resident_memory_bytes")).toBe(
       true,
     );

@@ -99,7 +99,7 @@ export async function startServer(given: ServerOptions): Promise<RunningServer> 
   const allowed = { origins: options.origins ?? [], isOpen: logins.isOpen, senders };
   const route = createRoutes({ options, allowed, graphql, signIn, readiness });
   const unanswered = new Set<ServerResponse>();
-  const { server, silent } = await createPort(
+  const { server, silent, upgraded } = await createPort(
     {
       requestTimeout: REQUEST_MS,
       headersTimeout: HEADERS_MS,
@@ -117,6 +117,7 @@ export async function startServer(given: ServerOptions): Promise<RunningServer> 
   server.maxConnections = CONNECTIONS_MAX;
   cutIfStuck(server, options.takeMs ?? TAKE_MS);
   server.on("upgrade", (request, socket, head) => {
+    upgraded(request.socket);
     const refusal = refusedUpgrade(request, allowed, readiness);
     if (refusal === null) sockets.open(request, socket, head);
     else refuseUpgrade(socket, refusal);

@@ -26,6 +26,11 @@ export interface WebServer {
    * below TLS.
    */
   readonly silent: ReadonlyMap<string, Socket>;
+  /**
+   * To be called with the socket of each upgrade, by servers that accept some. The others have no listener of upgrades,
+   * so Node answers these as plain requests.
+   */
+  upgraded(socket: Socket): void;
 }
 
 /** Time for a handshake, in milliseconds. */
@@ -56,13 +61,13 @@ export function createWebServer(
   };
   server.on("connection", add);
   server.on("secureConnection", add);
-  server.on("request", ({ socket }) => silent.delete(peerOf(socket)));
-  server.on("upgrade", ({ socket }) => silent.delete(peerOf(socket)));
+  const spoken = (socket: Socket) => void silent.delete(peerOf(socket));
+  server.on("request", ({ socket }) => spoken(socket));
   if (pair !== null) {
     limitHandshakes(server, handshakesMax);
     answerPlainHttp(server, silent);
   }
-  return { server, silent };
+  return { server, silent, upgraded: spoken };
 }
 
 /** The only link between a connection and the one of TLS within it. */
