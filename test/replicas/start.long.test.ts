@@ -49,11 +49,11 @@ test.each([
   // The connection that checks whether the server answers is counted, but not listed. Only what serves requests has it.
   {
     role: "all",
-    listed: { writers: 20, readers: 10, snapshots: 3, queue: 5, listener: 1 },
+    listed: { writers: 20, readers: 10, snapshots: 3, claims: 2, listener: 1 },
     unlisted: 1,
-    connections: 40,
+    connections: 37,
   },
-  { role: "engine", listed: { writers: 20, queue: 5, listener: 1 }, unlisted: 0, connections: 26 },
+  { role: "engine", listed: { writers: 20, claims: 2, listener: 1 }, unlisted: 0, connections: 23 },
 ])(
   "a replica with role $role reports the $connections connections that it may open",
   async ({ role, listed, unlisted, connections }) => {

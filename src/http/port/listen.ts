@@ -15,9 +15,8 @@ export interface ListenSetting {
 
 const API: ListenSetting = { variable: "OSTLER", flag: "port" };
 
-/** Fails if the port cannot be listened on, before a start makes or migrates a database. */
+/** Fails if address or port cannot be listened on, before a start makes or migrates a database. */
 export async function checkPort(port: number, host: string, setting: ListenSetting = API): Promise<void> {
-  if (port === 0) return;
   const server = createServer();
   await listen(server, port, host, setting);
   await new Promise((done) => server.close(done));
