@@ -34,9 +34,13 @@ interface Service {
 }
 
 async function end(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return;
   child.kill("SIGKILL");
-  await once(child, "exit");
+  await ended(child);
+}
+
+/** Also if it has ended already. */
+async function ended(child: ChildProcess): Promise<void> {
+  if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
 }
 
 async function start(
@@ -137,10 +141,10 @@ test("driver that kills its parent ended a service of an ordinary user forever: 
   let service = await start(by);
   await beginKill(service);
   for (const _ of ["first", "second"]) {
-    await once(service.child, "exit");
+    await ended(service.child);
     service = await start(by);
   }
-  await once(service.child, "exit");
+  await ended(service.child);
   service = await start(by);
   await eventually("the step has failed", async () => (await nodeOf(service.url)).state === "CLEAN_FAILED");
   expect((await nodeOf(service.url)).lastError).toMatchObject({
