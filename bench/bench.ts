@@ -39,7 +39,10 @@ import { measureWholeFleet } from "./whole-fleet.ts";
 import { measureWorkers } from "./workers.ts";
 
 const FLAGS = {
-  only: { type: "string", help: "subjects, separated by commas; default: all except ironic" },
+  only: {
+    type: "string",
+    help: "subjects, separated by commas; default: all except ansible, console and ironic, which need other programs",
+  },
   runs: { type: "string", default: "2000", help: "runs, profile: number of runs" },
   rounds: {
     type: "string",
