@@ -57,9 +57,17 @@ async function bundle(folder: string): Promise<void> {
   });
 }
 
-/** Moves a complete build to its place, and removes the files of earlier ones. */
+/**
+ * Moves a complete build to its place, and removes the files of earlier ones. Temporary files are beside the folder
+ * that is cleared: another build at the same time would remove them.
+ */
 function publish(built: string, out: string, hash: string): void {
   const assets = join(out, "assets");
+  const replace = (path: string, write: (path: string) => void) => {
+    const temporary = join(out, `.${randomUUID()}`);
+    write(temporary);
+    renameSync(temporary, path);
+  };
   mkdirSync(assets, { recursive: true });
   const names = readdirSync(join(built, "assets"));
   const kept = new Set<string>();
@@ -79,12 +87,6 @@ function publish(built: string, out: string, hash: string): void {
     replace(join(out, name), (path) => copyFileSync(join(built, name), path));
   replace(join(out, STAMP), (path) => writeFileSync(path, hash));
   for (const name of readdirSync(assets)) if (!kept.has(name)) rmSync(join(assets, name), { force: true });
-}
-
-function replace(path: string, write: (path: string) => void): void {
-  const temporary = `${path}.${randomUUID()}`;
-  write(temporary);
-  renameSync(temporary, path);
 }
 
 async function build(out: string, hash: string): Promise<void> {
