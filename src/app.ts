@@ -79,9 +79,9 @@ const GIVE_UP_MS = 6_500;
 export async function startService(config: Config, log: Log): Promise<Service> {
   log.info({ version: VERSION, config: configForLog(config) }, "starting");
   if (config.tls) await readCertificate(config.tls);
+  warnOfClearText(config, log);
   const masterKeys = readMasterKeys(config);
   await checkPort(config.port, config.host);
-  warnOfClearText(config, log);
   if (listensToMachines(config)) {
     await checkPort(config.provisionPort, config.provisionHost, PROVISION_SETTING);
     await checkPort(config.provisionTlsPort, config.provisionHost, PROVISION_TLS_SETTING);

@@ -83,6 +83,7 @@ test("a start with a LISTEN address that cannot be resolved fails immediately", 
       OSTLER_SECRET_KEYS: "off",
       OSTLER_HOST: "nowhere.invalid",
       OSTLER_TOKEN: "a-token-of-some-length",
+      OSTLER_PROXIES: "127.0.0.1/32",
     },
     ["--data", folder, "--port", "0"],
   );
