@@ -36,7 +36,7 @@ export interface System extends AsyncDisposable {
   succeeds(...command: readonly string[]): Promise<boolean>;
   /** The same without an end: the process ends with the system. */
   start(...command: readonly string[]): ChildProcess;
-  /** Mounts as the system sees them. */
+  /** Mounts as the system sees them, except for that of its root, which is a folder of this machine. */
   mounts(): string;
 }
 
@@ -66,7 +66,11 @@ export async function startSystem(root: string, first: Process, log: string): Pr
     run: (...command) => run(env, [...enter, ...command]),
     succeeds: (...command) => run(env, [...enter, ...command]).then(...YES_OR_NO),
     start: (...command) => spawn(env, [...enter, ...command], { stdio: ["ignore", "pipe", "inherit"] }),
-    mounts: () => readFileSync(`/proc/${pid}/mountinfo`, "utf8"),
+    mounts: () =>
+      readFileSync(`/proc/${pid}/mountinfo`, "utf8")
+        .split("\n")
+        .filter((line) => line.split(" ")[4] !== "/")
+        .join("\n"),
     async [Symbol.asyncDispose]() {
       if (child.exitCode === null && child.signalCode === null) {
         const ended = once(child, "exit");
