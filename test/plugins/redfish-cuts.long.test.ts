@@ -6,6 +6,7 @@ import {
   LEFT_ALONE,
   MOMENTS,
   WORKS,
+  WORK_MS,
   closeCutLab,
   meets,
   neverReports,
@@ -23,6 +24,7 @@ describe.each(Object.entries(WORKS))("Redfish step %s", (_name, work) => {
       const found = await Promise.all(cases.map(async (one) => ({ ...one, ...(await meets(work, one)) })));
       expect(found).toEqual(cases.map((one) => ({ ...one, ...DONE })));
     },
+    WORK_MS,
   );
 
   test("machine was switched off in its work because its task was not reported until the timeout", async () => {

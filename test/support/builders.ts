@@ -166,7 +166,7 @@ export interface EngineUnderTest extends AsyncDisposable {
   submit(kind: VerbRequest["kind"], nodes: readonly TestNode[], more?: Partial<VerbRequest>): Promise<SubmitAnswer>;
   operation(id: string): Promise<OperationRow>;
   /** The operation, as soon as it has ended. */
-  operationEnds(id: string): Promise<OperationRow>;
+  operationEnds(id: string, withinMs?: number): Promise<OperationRow>;
   node(node: TestNode): Promise<NodeRow>;
   nodeState(node: TestNode): Promise<NodeState>;
   /** Resolves when the node is in the state. */
@@ -337,11 +337,15 @@ export async function engineUnderTest(setup: EngineSetup = {}): Promise<EngineUn
         throw new Error(`${kind} was refused: ${answer.refusals.map(({ message }) => message).join(" ")}`);
       return answer.operationId;
     },
-    operationEnds: (id) =>
-      eventually(`operation ${id} ends`, async () => {
-        const row = await operation(id);
-        return row.finishedAt !== null && row;
-      }),
+    operationEnds: (id, withinMs) =>
+      eventually(
+        `operation ${id} ends`,
+        async () => {
+          const row = await operation(id);
+          return row.finishedAt !== null && row;
+        },
+        withinMs,
+      ),
     nodeState: async (of) => (await node(of)).state,
     async nodeBecomes(of, state) {
       await eventually(`${of.name} becomes ${state}`, async () => (await node(of)).state === state);

@@ -161,10 +161,13 @@ export const MOMENTS: Readonly<Record<string, (machine: Machine, entry: number) 
   "after the end": (machine, entry) => entry >= 1 && hasEnded(machine),
 };
 
+/** Work with pauses of seconds, for 16 machines at a time. */
+export const WORK_MS = 120_000;
+
 /** Performs the work, and returns the result. */
 async function outcome(machine: Machine, work: Work) {
   const id = await begin(machine, work);
-  const { state } = await ostler.operationEnds(id);
+  const { state } = await ostler.operationEnds(id, WORK_MS);
   const { failure, leftAs } = await ostler.run(id, machine.node);
   return { state, failure, leftAs, isDone: work.isDone(machine.bmc), cuts: cutsOf(machine, work) };
 }
