@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { NODE_STATES } from "../../packages/client/src/node-state.ts";
 import { partOfPath, readParameters, writeParameters } from "../../packages/console/src/parameters.ts";
-import { byUrgency, groupText } from "../../packages/console/src/words/attention.ts";
+import { byUrgency, groupKey, groupText } from "../../packages/console/src/words/attention.ts";
 import { nodeSentence } from "../../packages/console/src/words/nodes.ts";
 import { agoText, durationText, plural, timeText, withLocalTimes } from "../../packages/console/src/words/numbers.ts";
 import { operationName, restartRefusal, waveText } from "../../packages/console/src/words/operations.ts";
@@ -115,6 +115,12 @@ describe("lines", () => {
     [{ kind: "LOST", state: null, step: null, cause: "new", causeCount: 3 }, "Lost: new, and 2 other causes"],
   ])("what needs attention is one line: case %#", (group, line) => {
     expect(groupText(group)).toBe(line);
+  });
+
+  test("the keys of two groups differ where they belong to two operations", () => {
+    const group = { kind: "STOPPED", code: null, step: null, driver: null, state: "STOPPED", detail: null };
+    const keys = ["a", "b"].map((uuid) => groupKey({ ...group, cluster: null, operation: { uuid } }));
+    expect(new Set([...keys, groupKey({ ...group, cluster: { name: "a" }, operation: null })]).size).toBe(3);
   });
 
   test("what is broken comes before larger groups that wait", () => {

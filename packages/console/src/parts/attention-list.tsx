@@ -3,7 +3,7 @@ import { useState } from "react";
 import { Link } from "wouter";
 import type { Attention, AttentionGroup } from "../data/streams.ts";
 import { nodePath, operationPath } from "../routes.ts";
-import { byUrgency, groupText } from "../words/attention.ts";
+import { byUrgency, groupKey, groupText } from "../words/attention.ts";
 import { numberText, plural } from "../words/numbers.ts";
 import { sentenceCase } from "../words/states.ts";
 import { WORK, isWork } from "../words/verbs.ts";
@@ -34,20 +34,7 @@ export function GroupList({ groups }: { readonly groups: readonly AttentionGroup
     <>
       <ul className="groups">
         {groups.map((group) => (
-          <Group
-            key={[
-              group.kind,
-              group.code,
-              group.step,
-              group.driver,
-              group.state,
-              group.detail,
-              group.operation?.uuid,
-              group.cluster?.name,
-            ].join(" ")}
-            group={group}
-            onPropose={setProposal}
-          />
+          <Group key={groupKey(group)} group={group} onPropose={setProposal} />
         ))}
       </ul>
       {proposal && <WorkDialog proposal={proposal} onClose={() => setProposal(null)} />}

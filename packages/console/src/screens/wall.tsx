@@ -5,7 +5,7 @@ import { useFleetView } from "../parts/fleet-view.ts";
 import { FleetMap } from "../parts/fleet-map.tsx";
 import { OperationLine } from "../parts/operation-line.tsx";
 import { Text } from "../parts/text.tsx";
-import { byUrgency, groupText } from "../words/attention.ts";
+import { byUrgency, groupKey, groupText } from "../words/attention.ts";
 import { numberText } from "../words/numbers.ts";
 import { familyOf, sentenceCase } from "../words/states.ts";
 
@@ -42,17 +42,7 @@ export function WallScreen() {
             {byUrgency(value.groups)
               .slice(0, SHOWN)
               .map((group) => (
-                <li
-                  key={[
-                    group.kind,
-                    group.code,
-                    group.step,
-                    group.driver,
-                    group.state,
-                    group.detail,
-                    group.cluster?.name,
-                  ].join(" ")}
-                >
+                <li key={groupKey(group)}>
                   <b>{numberText(group.nodeCount)}</b> × <Text>{groupText(group)}</Text>
                 </li>
               ))}

@@ -24,6 +24,19 @@ const KINDS: Readonly<Record<string, string>> = {
   MAINTENANCE: "long in maintenance",
 };
 
+/** The members by which the service forms groups. */
+interface Grouping extends Pick<Group, "kind" | "state" | "step" | "cluster"> {
+  readonly code: string | null;
+  readonly driver: string | null;
+  readonly detail: string | null;
+  readonly operation: { readonly uuid: string } | null;
+}
+
+/** Differs for two groups. */
+export function groupKey({ kind, code, step, driver, state, detail, operation, cluster }: Grouping): string {
+  return JSON.stringify([kind, code, step, driver, state, detail, operation?.uuid, cluster?.name]);
+}
+
 /** `write_image: no space left, and 2 other causes`. */
 export function groupText({ kind, state, step, cause, causeCount, cluster }: Group): string {
   const where = cluster
