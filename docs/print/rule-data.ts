@@ -2218,6 +2218,10 @@ export const RULES: readonly RuleSection[] = [
       },
       { id: "R-1174", rule: "The sentence before a stop or an abort counts every node of the forecast once." },
       {
+        id: "R-1335",
+        rule: "`npm run console:dev` passes the requests of its own pages on as those of the service, and requests of pages of other origins as they are.",
+      },
+      {
         id: "R-1175",
         rule: "Texts of machines are shown without commands to terminals, and nothing in them hides or reverses what is shown.",
       },
