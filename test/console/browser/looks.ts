@@ -9,7 +9,11 @@ const THEMES = {
 } as const;
 
 /** Checks the page with axe in every theme, and takes a picture in the first two. */
-export async function judgeLooks({ check, pictures }: Lab, { page, violations }: Tab, screen: string): Promise<void> {
+export async function judgeLooks(
+  { check, pictures }: Pick<Lab, "check" | "pictures">,
+  { page, violations }: Tab,
+  screen: string,
+): Promise<void> {
   for (const [theme, media] of Object.entries(THEMES)) {
     await page.emulateMedia({ colorScheme: "light", forcedColors: "none", ...media });
     check(`axe finds nothing: ${screen}, ${theme}`, await violations());

@@ -255,7 +255,7 @@ async function addresses(lab: Lab): Promise<void> {
   check("no address leads to another host or an error", tab.flaws);
 }
 
-async function signsIn({ browser, check, pictures, ...lab }: Lab): Promise<void> {
+async function signsIn({ browser, check, pictures }: Lab): Promise<void> {
   const token = "correct-horse-battery-staple";
   await using service = await startService("--token", token);
   await using proxy = await startProxy(service.url);
@@ -265,7 +265,7 @@ async function signsIn({ browser, check, pictures, ...lab }: Lab): Promise<void>
   await page.goto(`${proxy.url}/console/nodes/none?run=1`);
   const field = page.getByLabel("Token");
   await field.waitFor();
-  await judgeLooks({ browser, check, pictures, ...lab }, tab, "sign-in");
+  await judgeLooks({ check, pictures }, tab, "sign-in");
   // With keys alone; the field is the first stop.
   await page.keyboard.press("Tab");
   await page.keyboard.type("wrong");
@@ -285,8 +285,20 @@ async function signsIn({ browser, check, pictures, ...lab }: Lab): Promise<void>
   );
   const kept = await page.evaluate(() => JSON.stringify([localStorage, document.cookie, location.href]));
   check("the token is in no address and no lasting storage", kept.includes(token) ? [kept] : []);
-  await page.getByRole("button", { name: /token/ }).click();
-  await page.getByRole("menuitem", { name: "Sign out" }).click();
+  const user = page.getByRole("button", { name: /token/ });
+  await user.click();
+  await judgeLooks({ check, pictures }, tab, "user");
+  await page.getByRole("button", { name: "Keys" }).click();
+  await page.getByRole("dialog").getByText("Filter the nodes").waitFor();
+  await page.keyboard.press("Escape");
+  check(
+    "the focus returns from the keys to the menu of the user",
+    await untilNone(async () =>
+      (await user.evaluate((button) => button === document.activeElement)) ? [] : ["it is elsewhere"],
+    ),
+  );
+  await user.click();
+  await page.getByRole("button", { name: "Sign out" }).click();
   await page.getByLabel("Token").waitFor();
   const left = await page.evaluate(() => sessionStorage.length);
   check("a sign-out leaves nothing of the fleet", left === 0 ? [] : [`${left} values`]);

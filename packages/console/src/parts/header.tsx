@@ -1,5 +1,4 @@
 /** The top of each screen: where one is, whether the data are live, and who is signed in. */
-import { Menu } from "@base-ui/react/menu";
 import { Link, useLocation } from "wouter";
 import { useRequest } from "../data/queries.ts";
 import { signOut } from "../data/session.ts";
@@ -37,24 +36,33 @@ function User() {
   if (!data) return null;
   const { subject, displayName, scope } = data.viewer;
   return (
-    <Menu.Root modal={false}>
-      <Menu.Trigger className="user">
+    <>
+      <button type="button" className="user" popoverTarget="user-menu">
         <Text>{displayName ?? subject}</Text> <span aria-hidden="true">▾</span>
-      </Menu.Trigger>
-      <Menu.Portal>
-        <Menu.Positioner sideOffset={4} align="end">
-          <Menu.Popup className="menu">
-            <div className="quiet menu-note">
-              <Text>{subject}</Text>, {scope === null ? "no rights" : scope.toLowerCase()}
-              <br />
-              Ostler {data.service.version}
-            </div>
-            <Menu.Item onClick={() => overlay.set("keys")}>Keys</Menu.Item>
-            <Menu.Item render={<a href="/graphql">GraphiQL</a>} />
-            {subject !== "anonymous" && <Menu.Item onClick={() => void signOut()}>Sign out</Menu.Item>}
-          </Menu.Popup>
-        </Menu.Positioner>
-      </Menu.Portal>
-    </Menu.Root>
+      </button>
+      <div id="user-menu" popover="auto" className="menu">
+        <p className="quiet">
+          <Text>{subject}</Text>, {scope === null ? "no rights" : scope.toLowerCase()}
+          <br />
+          Ostler {data.service.version}
+        </p>
+        <button
+          type="button"
+          onClick={({ currentTarget }) => {
+            // First, so that the focus returns to the button that stays.
+            currentTarget.parentElement?.hidePopover();
+            overlay.set("keys");
+          }}
+        >
+          Keys
+        </button>
+        <a href="/graphql">GraphiQL</a>
+        {subject !== "anonymous" && (
+          <button type="button" onClick={() => void signOut()}>
+            Sign out
+          </button>
+        )}
+      </div>
+    </>
   );
 }

@@ -29,7 +29,7 @@ export const KEYS: readonly (readonly [string, string])[] = [
 const FILTER = "#filter";
 const isField = (target: EventTarget | null) =>
   target instanceof HTMLElement && target.closest("input:not([type=checkbox]), textarea, select") !== null;
-const hasOpen = () => document.querySelector('[role="dialog"], [role="menu"], [role="listbox"]') !== null;
+const hasOpen = () => document.querySelector('[role="dialog"], :popover-open, [role="listbox"]') !== null;
 
 export function useKeys(): void {
   const [path, navigate] = useLocation();
