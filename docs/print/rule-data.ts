@@ -2259,6 +2259,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-1284",
         rule: "The page of a cluster shows which host group begins after which, with the numbers of nodes that are needed and active.",
       },
+      {
+        id: "R-1336",
+        rule: "The dialog of a verb shows which host group waits for which, with the numbers of active nodes that are needed and present.",
+      },
     ],
   },
   {

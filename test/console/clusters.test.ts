@@ -31,7 +31,7 @@ describe("host groups", () => {
     nodeName,
     state,
     finishedAt: state === "FAILED" ? "2026-01-01T00:00:00Z" : null,
-    waiting: reason === null ? null : { reason, description: `${nodeName} waits` },
+    waiting: reason === null ? null : { reason, description: `${nodeName} waits`, hostGroups: [{ group: "masters" }] },
     operation: { kind },
   });
   const NO_SETTINGS = { after: [], tolerates: null, minActive: null, variables: {} };
@@ -53,7 +53,7 @@ describe("host groups", () => {
           { state: "DEPLOYING", count: 1 },
         ],
         rules: [],
-        waits: [{ reason: "Capacity", example: "a waits", count: 2 }],
+        waits: ["2 nodes wait, capacity: a waits"],
       },
       { name: null, counts: [{ state: "ENROLLED", count: 1 }], rules: [], waits: [] },
     ]);
@@ -89,7 +89,7 @@ describe("host groups", () => {
     const [masters, workers, edge] = hostGroupsOf(members, runs, settings);
     expect(masters?.rules).toEqual(["Tolerates 2 failures, 1 so far.", "2 in service, at least 1 to stay."]);
     expect(workers?.rules).toEqual(["After masters: 2 of 3 needed nodes active, 1 missing."]);
-    expect(workers?.waits).toEqual([{ reason: "Group", example: "", count: 1 }]);
+    expect(workers?.waits).toEqual(["1 node waits for masters."]);
     expect(edge?.rules).toEqual([
       "After masters: 2 of 4 needed nodes active, 2 missing.",
       "After none: 0 of 1 needed nodes active, 1 missing.",

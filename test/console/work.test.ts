@@ -1,7 +1,13 @@
 /** Verbs of the console: their terms, their plans as sentences, and the nodes that a request names. */
 import { describe, expect, test } from "vitest";
 import { markSentence } from "../../packages/console/src/words/marks.ts";
-import { planDifferences, planGroupText, planSentence, reasonTexts } from "../../packages/console/src/words/plans.ts";
+import {
+  hostGroupTexts,
+  planDifferences,
+  planGroupText,
+  planSentence,
+  reasonTexts,
+} from "../../packages/console/src/words/plans.ts";
 import type { VerbPlan } from "../../packages/console/src/words/plans.ts";
 import { NO_TERMS, failureSentence, objectOf, readTerms } from "../../packages/console/src/words/terms.ts";
 import { VERBS, WORK, isWork, workName } from "../../packages/console/src/words/verbs.ts";
@@ -18,6 +24,7 @@ const PLAN: VerbPlan & { readonly failureConsequence: string | null; readonly on
   changedParts: [{ part: "FIRMWARE", nodeCount: 1 }],
   duration: { expectedSeconds: 2_400 },
   refusals: [{ code: "IN_MAINTENANCE", nodeCount: 2 }],
+  hostGroups: [],
   groups: [
     {
       nodeCount: 2,
@@ -108,6 +115,26 @@ describe("plans", () => {
     expect(PLAN.groups.map(planGroupText)).toEqual([
       "2 nodes: clean, deploy, 2 steps, 1 kept, to Active; from write_image on disks and firmware change",
     ]);
+  });
+
+  test("a plan says which host group waits for which, with the numbers [R-1336]", () => {
+    const [cluster, other] = [{ name: "berlin" }, { name: "turin" }];
+    const masters = { name: "masters", nodeCount: 1, cluster, waitsFor: [] };
+    const waitsFor = [
+      { group: "masters", needed: 3, present: 1 },
+      { group: "storage", needed: 1, present: 0 },
+    ];
+    const workers = { name: "workers", nodeCount: 1_200, cluster, waitsFor };
+    expect(hostGroupTexts({ hostGroups: [masters] })).toEqual([]);
+    expect(hostGroupTexts({ hostGroups: [masters, workers] })).toEqual([
+      "masters: 1 node begins at once.",
+      "workers: 1,200 nodes begin when masters has 3 active nodes (now 1) and storage has 1 active node (now 0).",
+    ]);
+    expect(hostGroupTexts({ hostGroups: [{ ...masters, cluster: other }, workers] })[0]).toBe(
+      "turin, masters: 1 node begins at once.",
+    );
+    const outlook = outlookOf("deployNodes", answer([true], { summary: { ...PLAN, hostGroups: [workers] } }), null, {});
+    expect(outlook.more.join(" ")).toContain("workers: 1,200 nodes begin when masters");
   });
 
   test("the plan of a cluster has a reason for each node that it changes, and counts the others [R-1251]", () => {

@@ -97,12 +97,18 @@ export async function groups(lab: Lab): Promise<void> {
   await dialog.waitFor({ state: "detached" });
   const workers = page.locator(".history-line", { hasText: "workers" });
   await workers.getByText("After masters: 0 of 2 needed nodes active, 2 missing.").waitFor();
+  await page.getByRole("button", { name: "Deploy changes…" }).click();
+  await dialog.getByText("masters: 2 nodes begin at once.").waitFor();
+  await dialog.getByText("workers: 1 node begins when masters has 2 active nodes (now 0).").waitFor();
+  check("the plan says which group waits for which, with the numbers", []);
+  await judgeLooks(lab, tab, "group plan");
+  await dialog.getByRole("button", { name: "Cancel" }).click();
   await script(service, ["group-m2"], { "deploy.write_image": { stuck: true } });
   const uuid = await begin(service, "commissionNodes", "CommissionNodesInput!", {
     nodes: { cluster: { name: CLUSTER } },
     onFailure: "LEAVE",
   });
-  await workers.getByText("1 node waits, group").waitFor();
+  await workers.getByText("1 node waits for masters.").waitFor();
   await workers.getByText("After masters: 1 of 2 needed nodes active, 1 missing.").waitFor();
   await page.goto(`${lab.proxy.url}/console/operations/${uuid}`);
   await page.getByRole("button", { name: "Abort…" }).click();

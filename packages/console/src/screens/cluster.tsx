@@ -261,11 +261,9 @@ function HostGroups({ members, detail, runs }: GroupsProps) {
                 <Text>{rule}</Text>
               </span>
             ))}
-            {waits.map(({ reason, example, count }) => (
-              <span key={reason}>
-                {plural(count, "node")} wait{count === 1 ? "s" : ""}, {reason.toLowerCase()}
-                {example !== "" && ": "}
-                <Text>{example}</Text>
+            {waits.map((wait) => (
+              <span key={wait}>
+                <Text>{wait}</Text>
               </span>
             ))}
           </li>

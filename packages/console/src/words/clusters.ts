@@ -28,7 +28,11 @@ interface GroupRun {
   readonly nodeName: string;
   readonly state: string;
   readonly finishedAt: string | null;
-  readonly waiting: { readonly reason: string; readonly description: string } | null;
+  readonly waiting: {
+    readonly reason: string;
+    readonly description: string;
+    readonly hostGroups: readonly { readonly group: string }[];
+  } | null;
   readonly operation: { readonly kind: string };
 }
 
@@ -46,10 +50,11 @@ export interface HostGroupLine {
   readonly counts: readonly { readonly state: string; readonly count: number }[];
   /** Its settings, with the numbers of now. */
   readonly rules: readonly string[];
-  /** Why its nodes wait, the reason of most nodes first; what they wait for by its settings is in these. */
-  readonly waits: readonly { readonly reason: string; readonly example: string; readonly count: number }[];
+  /** Why its nodes wait, the reason of most nodes first. The numbers of a wait for other groups are in `rules`. */
+  readonly waits: readonly string[];
 }
 
+const waiting = (count: number) => `${plural(count, "node")} wait${count === 1 ? "s" : ""}`;
 /** Work that leaves the state of a node. */
 const STAYING = ["POWER", "BOOT_DEVICE"];
 
@@ -76,13 +81,14 @@ export function hostGroupsOf(
       name: group,
       counts: countsOf(nodes.map(({ state }) => state)),
       rules,
-      waits: countsOf(reasons.map(({ reason }) => reason)).map(({ state: reason, count }) => ({
-        reason: sentenceCase(reason),
-        // The numbers in that of a group are those of when the wait began.
-        example:
-          reason === "GROUP" ? "" : withLocalTimes(reasons.find((why) => why.reason === reason)?.description ?? ""),
-        count,
-      })),
+      waits: countsOf(reasons.map(({ reason }) => reason)).map(({ state: reason, count }) => {
+        const same = reasons.filter((why) => why.reason === reason);
+        const groups = [...new Set(same.flatMap(({ hostGroups }) => hostGroups.map((wait) => wait.group)))];
+        // The numbers in the description are those of when the wait began.
+        return reason === "GROUP"
+          ? `${waiting(count)} for ${groups.join(" and ")}.`
+          : `${waiting(count)}, ${sentenceCase(reason).toLowerCase()}: ${withLocalTimes(same[0]?.description ?? "")}`;
+      }),
     };
   };
   return [

@@ -20,7 +20,22 @@ export interface VerbPlan {
   readonly changedParts: readonly { readonly part: string; readonly nodeCount: number }[];
   readonly duration: { readonly expectedSeconds: number | null } | null;
   readonly refusals: readonly { readonly code: string; readonly nodeCount: number }[];
+  /** Of a deployment, in the order in which they begin. */
+  readonly hostGroups: readonly PlannedHostGroup[];
   readonly groups: readonly PlannedGroup[];
+}
+
+interface PlannedHostGroup {
+  readonly name: string;
+  readonly nodeCount: number;
+  readonly cluster: { readonly name: string } | null;
+  readonly waitsFor: readonly GroupWait[];
+}
+
+export interface GroupWait {
+  readonly group: string;
+  readonly needed: number;
+  readonly present: number;
 }
 
 const firmwareCount = ({ changedParts }: VerbPlan) =>
@@ -75,6 +90,21 @@ export function reasonTexts({ reasons, unchangedCount }: VerbPlan): readonly str
       ? [`${plural(unchangedCount, "node")} stay${unchangedCount === 1 ? "s" : ""} as the cluster wants it.`]
       : []),
   ];
+}
+
+/** `workers: 12 nodes begin when masters has 3 active nodes (now 0)`; empty if each group begins at once. */
+export function hostGroupTexts({ hostGroups }: Pick<VerbPlan, "hostGroups">): readonly string[] {
+  if (hostGroups.every(({ waitsFor }) => waitsFor.length === 0)) return [];
+  const isOne = new Set(hostGroups.map(({ cluster }) => cluster?.name)).size === 1;
+  return hostGroups.map(({ name, nodeCount, cluster, waitsFor }) => {
+    const group = isOne || cluster === null ? name : `${cluster.name}, ${name}`;
+    const begin = `${group}: ${plural(nodeCount, "node")} begin${nodeCount === 1 ? "s" : ""}`;
+    return `${begin} ${waitsFor.length === 0 ? "at once" : `when ${waitsFor.map(waitText).join(" and ")}`}.`;
+  });
+}
+
+function waitText({ group, needed, present }: GroupWait): string {
+  return `${group} has ${plural(needed, "active node")} (now ${numberText(present)})`;
 }
 
 /** Number of nodes whose loss is confirmed by typing it: data, or firmware. */

@@ -8,7 +8,7 @@ import { abortSentence, restartSentence, stopSentence, wavesSentence } from "../
 import type { RefusedGroup } from "../words/forecasts.ts";
 import { markSentence } from "../words/marks.ts";
 import { plural } from "../words/numbers.ts";
-import { losingCount, planGroupText, planSentence, reasonTexts } from "../words/plans.ts";
+import { hostGroupTexts, losingCount, planGroupText, planSentence, reasonTexts } from "../words/plans.ts";
 import type { VerbPlan } from "../words/plans.ts";
 import { WORK } from "../words/verbs.ts";
 import type { InterruptMutation, MarkMutation, StartMutation, WavesMutation, WorkMutation } from "../words/verbs.ts";
@@ -117,6 +117,7 @@ function ofStart(
     more: [
       ...(summary ? reasonTexts(summary) : []),
       ...(summary?.groups.map(planGroupText) ?? []),
+      ...(summary ? hostGroupTexts(summary) : []),
       ...(summary?.failureConsequence ? [summary.failureConsequence] : []),
     ],
     acceptedCount,
