@@ -2263,6 +2263,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-1336",
         rule: "The dialog of a verb shows which host group waits for which, with the numbers of active nodes that are needed and present.",
       },
+      {
+        id: "R-1337",
+        rule: "Nodes are added to a cluster from the list of nodes and removed on its page, exactly those that were selected.",
+      },
     ],
   },
   {

@@ -11,6 +11,9 @@ import {
   nodeTexts,
   readGroups,
   readNode,
+  readWanted,
+  wantedFields,
+  wantedTexts,
   withGroup,
   withoutGroup,
 } from "../../packages/console/src/words/edits.ts";
@@ -91,6 +94,25 @@ describe("fields of a node", () => {
       description: "mine",
       labels: `${before["labels"]}\nrow=b`,
     });
+  });
+});
+
+describe("what a cluster wants", () => {
+  const before = wantedTexts({ image: { name: "debian-13" }, variables: { ntp: "a", gone: 1 } });
+
+  test("a save sends the image and the variables that were changed [R-1280]", () => {
+    expect(readWanted(before, before)).toEqual({ input: {}, flaws: {} });
+    expect(readWanted({ ...before, image: "" }, before).input).toEqual({ image: null });
+    expect(readWanted({ image: "other", variables: '{"ntp": "b"}' }, before).input).toEqual({
+      image: { name: "other" },
+      variables: { ntp: "b", gone: null },
+    });
+    expect(Object.keys(readWanted({ ...before, variables: "{" }, before).flaws)).toEqual(["variables"]);
+  });
+
+  test("without images there is none to choose", () => {
+    expect(wantedFields([]).map(({ name }) => name)).toEqual(["variables"]);
+    expect(wantedFields(["debian-13"]).map(({ name }) => name)).toEqual(["image", "variables"]);
   });
 });
 

@@ -74,6 +74,13 @@ describe("the nodes of a request", () => {
     for (const mutation of ["restart", "stop", "abort"] as const)
       expect(selectionOf(mutation, { ids })).toEqual({ work: { ids } });
   });
+
+  test("those that join or leave a cluster are the selected nodes [R-1337]", () => {
+    expect(selectionOf("addMembers", { ids })).toEqual({ add: { ids } });
+    expect(selectionOf("removeMembers", { ids })).toEqual({ remove: { ids } });
+    for (const mutation of ["addMembers", "removeMembers"] as const)
+      expect(markOutlook({ mutation, input: {}, object: "4 nodes" }, ids)).toMatchObject({ ids, isPossible: true });
+  });
 });
 
 describe("confirmation", () => {

@@ -7,6 +7,14 @@ import { live } from "./tab.ts";
 
 const CLUSTER = "fuel";
 const NODES = ["fuel-1", "fuel-2", "fuel-3", "fuel-4"];
+const IMAGE = {
+  name: "debian-13",
+  url: "http://127.0.0.1/debian.raw",
+  architecture: "X64",
+  format: "RAW",
+  sizeBytes: 1,
+  checksum: { algorithm: "SHA256", value: "0".repeat(64) },
+};
 const GATE = { "deploy.write_image": { stuck: true } };
 
 async function prepare(service: Service): Promise<void> {
@@ -71,7 +79,7 @@ export async function deploysChanges(lab: Lab): Promise<void> {
   check("the stop lets each step end", await untilStates(service, "ACTIVE,ACTIVE,STOPPED,STOPPED"));
   await state("Partially deployed");
 
-  const variables = page.getByLabel("Variables as JSON");
+  const variables = page.getByLabel("Variables, as JSON");
   const save = page.getByRole("button", { name: "Save" });
   await variables.fill('{"ntp": ');
   await page.getByText("This is not JSON").waitFor();
@@ -144,4 +152,64 @@ export async function deploysChanges(lab: Lab): Promise<void> {
     }),
   );
   check("nothing is wrong on the way", tab.flaws);
+}
+
+/** An image that the cluster wants; nodes that are in no cluster are added, and one of them is removed. */
+export async function changesMembers(lab: Lab): Promise<void> {
+  const { check, service } = lab;
+  const cluster = "members";
+  const names = ["member-1", "member-2"];
+  await service.ask("mutation($input: CreateClusterInput!) { createCluster(input: $input) { errors { message } } }", {
+    input: { name: cluster },
+  });
+  await service.ask("mutation($input: RegisterNodesInput!) { registerNodes(input: $input) { errors { message } } }", {
+    input: { nodes: names.map((name) => ({ name, driver: { fake: {} } })) },
+  });
+  await service.ask("mutation($input: RegisterImagesInput!) { registerImages(input: $input) { errors { message } } }", {
+    input: { images: [IMAGE] },
+  });
+  const stored = (wanted: string) =>
+    untilNone(async () => {
+      const answer = await service.ask<{
+        cluster: { image: { name: string } | null; nodes: { nodes: readonly { name: string }[] } };
+      }>("query($by: ClusterRef!) { cluster(by: $by) { image { name } nodes { nodes { name } } } }", {
+        by: { name: cluster },
+      });
+      const { image, nodes } = answer.cluster;
+      const text = [image?.name, ...nodes.nodes.map(({ name }) => name)].join(" ");
+      return text === wanted ? [] : [text];
+    });
+  await using tab = await lab.open(`/clusters/${cluster}`);
+  const { page } = tab;
+  const dialog = page.getByRole("dialog");
+  await page.getByRole("combobox", { name: "Image" }).selectOption("debian-13");
+  await page.getByText("Changed: image (debian-13, before as each node has it)").waitFor();
+  await page.getByRole("button", { name: "Save" }).click();
+  check("the image that a cluster wants is saved", await stored("debian-13"));
+
+  await page.getByRole("link", { name: "add nodes that are in no cluster" }).click();
+  await page.locator("#filter").fill("cluster:none name^member-");
+  await page.waitForURL(/member-/);
+  await page.getByRole("status").getByText("2 nodes").waitFor();
+  await page.getByRole("checkbox", { name: "Select all" }).click();
+  await page.getByText("More verbs").click();
+  await page.getByRole("button", { name: "Add to a cluster…" }).click();
+  await dialog.getByText("Choose the cluster.").waitFor();
+  await dialog.getByLabel("Cluster").selectOption(cluster);
+  await dialog.getByText("2 nodes become members of the cluster.").waitFor();
+  await judgeLooks(lab, tab, "add members");
+  await dialog.locator('button[type="submit"]').click();
+  await dialog.waitFor({ state: "detached" });
+  check("exactly the selected nodes are members", await stored("debian-13 member-1 member-2"));
+
+  await page.goto(`${lab.proxy.url}/console/clusters/${cluster}`);
+  await live(page);
+  await page.locator(".row", { hasText: "member-2" }).getByRole("checkbox").click();
+  await judgeLooks(lab, tab, "members");
+  await page.getByRole("button", { name: "Remove from the cluster…" }).click();
+  await dialog.getByText("1 node leaves the cluster.").waitFor();
+  await dialog.locator('button[type="submit"]').click();
+  await dialog.waitFor({ state: "detached" });
+  check("a selected member is removed, and the others stay", await stored("debian-13 member-1"));
+  check("nothing is wrong with members", tab.flaws);
 }

@@ -4,7 +4,7 @@ import { begin, countsDiffer, runsDiffer, script, untilNone, untilStored } from 
 import type { Lab } from "./lab.ts";
 import { startProxy } from "./proxy.ts";
 import { live, openTab } from "./tab.ts";
-import { deploysChanges } from "./cluster-scenarios.ts";
+import { changesMembers, deploysChanges } from "./cluster-scenarios.ts";
 import { edits, groups } from "./edit-scenarios.ts";
 import { worksByKeys } from "./key-scenarios.ts";
 import { judgeLooks } from "./looks.ts";
@@ -363,5 +363,6 @@ export const SCENARIOS: Readonly<Record<string, (lab: Lab) => Promise<void>>> = 
   edit: edits,
   // Last: they register further nodes.
   groups,
+  members: changesMembers,
   cluster: deploysChanges,
 };

@@ -1,5 +1,5 @@
 /** One cluster: its deployment from the first commission to the last change, on one page. */
-import { useMemo, useState } from "react";
+import { useMemo, useState, useSyncExternalStore } from "react";
 import { Link, useLocation } from "wouter";
 import type { Answers } from "../../requests.ts";
 import { useRequest } from "../data/queries.ts";
@@ -21,13 +21,13 @@ import type { Column } from "../parts/virtual-list.tsx";
 import { clusterPath, nodePath, nodesPath, useParameters } from "../routes.ts";
 import { hostGroupsOf } from "../words/clusters.ts";
 import {
-  VARIABLES_FIELD,
   groupFields,
   groupPlace,
   groupTexts,
-  jsonText,
   readGroups,
-  readVariables,
+  readWanted,
+  wantedFields,
+  wantedTexts,
   withGroup,
   withoutGroup,
 } from "../words/edits.ts";
@@ -36,6 +36,8 @@ import { marksOf } from "../words/nodes.ts";
 import { numberText, plural } from "../words/numbers.ts";
 import { runText } from "../words/runs.ts";
 import type { Proposal } from "../work/outlook.ts";
+import { Selected } from "../work/selected.tsx";
+import { add, selection, toggle, toggleAll } from "../work/selection.ts";
 import { VerbBar } from "../work/verb-bar.tsx";
 import { WorkDialog } from "../work/work-dialog.tsx";
 
@@ -113,19 +115,7 @@ function Cluster({ row }: { readonly row: ClusterRow }) {
         <OperationHistory pages={history} />
       </section>
       {error && <Problem error={error} onAgain={() => void refetch()} />}
-      {detail && (
-        <section aria-labelledby="variables">
-          <h2 id="variables">Variables</h2>
-          <Editor
-            editing={{
-              ...editingOf(detail, (one) => ({ variables: jsonText(one.variables) })),
-              fieldsOf: () => [VARIABLES_FIELD],
-              read: readVariables,
-              placeOf: ([, member]) => member ?? null,
-            }}
-          />
-        </section>
-      )}
+      {detail && <Wanted detail={detail} />}
       {current ? (
         <WorkingNodes cluster={name} members={members} detail={detail} operation={current} />
       ) : (
@@ -215,6 +205,24 @@ function editingOf(
       return now && { revision: now.revision, texts: textsOf(now) };
     },
   };
+}
+
+function Wanted({ detail }: { readonly detail: Detail }) {
+  const images = useRequest("images", {}).data?.images.nodes.map(({ name }) => name) ?? [];
+  const known = detail.image ? new Set([detail.image.name, ...images]) : images;
+  return (
+    <section aria-labelledby="wanted">
+      <h2 id="wanted">Image and variables</h2>
+      <Editor
+        editing={{
+          ...editingOf(detail, wantedTexts),
+          fieldsOf: () => wantedFields([...known]),
+          read: readWanted,
+          placeOf: ([, member]) => member ?? null,
+        }}
+      />
+    </section>
+  );
 }
 
 interface NodesProps {
@@ -326,19 +334,42 @@ function Members({ cluster, members, runs }: MembersProps) {
   const [, navigate] = useLocation();
   const open = new Map(runs.filter(({ finishedAt }) => finishedAt === null).map((run) => [run.nodeName, run]));
   const rows = members.map((node) => ({ ...node, run: open.get(node.name) }));
+  const selected = useSyncExternalStore(selection.subscribe, selection.get);
+  const [removed, setRemoved] = useState<Proposal | null>(null);
+  const ids = members.filter(({ id }) => selected.has(id)).map(({ id }) => id);
   return (
     <section aria-labelledby="members" className="fill">
       <h2 id="members">
         Members <b>{numberText(members.length)}</b>
       </h2>
       <p>
-        <Link href={nodesPath(`cluster:"${cluster}"`)}>Show them in the list of nodes</Link>
+        <Link href={nodesPath(`cluster:"${cluster}"`)}>Show them in the list of nodes</Link>, or{" "}
+        <Link href={nodesPath("cluster:none")}>add nodes that are in no cluster</Link>
       </p>
+      <Selected selected={selected} items={new Map(rows.map((row) => [row.id, row]))} where="cluster">
+        {ids.length > 0 && (
+          <button
+            type="button"
+            onClick={() =>
+              setRemoved({
+                mutation: "removeMembers",
+                ids,
+                object: plural(ids.length, "node"),
+                input: { cluster: { name: cluster } },
+              })
+            }
+          >
+            Remove from the cluster…
+          </button>
+        )}
+      </Selected>
+      {removed && <WorkDialog proposal={removed} onClose={() => setRemoved(null)} />}
       <VirtualList
         label="Members"
         columns={COLUMNS}
         rows={rows}
         idOf={({ id }) => id}
+        selection={{ selected, toggle, add, toggleAll }}
         onOpen={({ name }) => navigate(nodePath(name))}
       />
     </section>

@@ -25,8 +25,8 @@ import {
 } from "../words/node-columns.ts";
 import type { NodeColumnName, Sort } from "../words/node-columns.ts";
 import { numberText, plural } from "../words/numbers.ts";
-import { add, clearSelection, selection, toggle, toggleAll } from "../work/selection.ts";
-import { VerbBar } from "../work/verb-bar.tsx";
+import { Selected } from "../work/selected.tsx";
+import { add, selection, toggle, toggleAll } from "../work/selection.ts";
 
 const PARAMETERS = { filter: null, columns: null, sort: null } as const;
 const BY_NAME: Sort = { by: "name", isDescending: false };
@@ -92,7 +92,7 @@ function List({ read, sort, columns, onSort, onColumns }: ListProps) {
         <Columns columns={columns} onColumns={onColumns} />
       </div>
       {error && <Problem error={error} />}
-      <Selected selected={selected} items={items} />
+      <Selected selected={selected} items={items} where="filter" />
       <div
         onPointerEnter={() => setHeld(true)}
         onPointerLeave={(event) => setHeld(event.currentTarget.contains(document.activeElement))}
@@ -220,30 +220,5 @@ function Columns({ columns, onColumns }: Pick<ListProps, "columns" | "onColumns"
         ))}
       </div>
     </details>
-  );
-}
-
-interface SelectedProps {
-  readonly selected: ReadonlySet<string>;
-  readonly items: ReadonlyMap<string, NodeRow>;
-}
-
-function Selected({ selected, items }: SelectedProps) {
-  const ids = useMemo(() => [...selected], [selected]);
-  if (ids.length === 0) return null;
-  const outside = ids.filter((id) => !items.has(id)).length;
-  const [first] = ids;
-  const only = ids.length === 1 && first !== undefined ? items.get(first)?.name : undefined;
-  return (
-    <div className="selected">
-      <p role="status">
-        <b>{numberText(ids.length)} selected</b>
-        {outside > 0 && ` (${numberText(outside)} not in this filter)`}{" "}
-        <button type="button" onClick={clearSelection}>
-          Clear the selection
-        </button>
-      </p>
-      <VerbBar target={{ ids, object: only ?? plural(ids.length, "node") }} verdicts={null} />
-    </div>
   );
 }

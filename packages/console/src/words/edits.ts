@@ -36,7 +36,7 @@ export interface ReadEdit {
 
 type Values = Readonly<Record<string, unknown>>;
 
-export const jsonText = (value: unknown) => JSON.stringify(value, null, 2);
+const jsonText = (value: unknown) => JSON.stringify(value, null, 2);
 /** The object of a text; null while it is not one. */
 const valuesOf = (text = ""): Values | null => {
   const value = objectOf(text.trim() === "" ? "{}" : text);
@@ -99,11 +99,32 @@ function jsonFlaws(texts: Texts, names: readonly string[]): Record<string, strin
 const patchOf = (before: string | undefined, after: string | undefined) =>
   variablesPatch(valuesOf(before) ?? {}, valuesOf(after) ?? {});
 
-export const VARIABLES_FIELD: EditField = { name: "variables", label: "Variables as JSON", kind: "json" };
+/** What the nodes of a cluster should have. `images`: names of those that can be chosen. */
+export function wantedFields(images: readonly string[]): readonly EditField[] {
+  const choices = { "": "as each node has it", ...Object.fromEntries(images.map((name) => [name, name])) };
+  return [
+    ...(images.length > 0 ? [{ name: "image", label: "Image", kind: "choice", choices } as const] : []),
+    { name: "variables", label: "Variables, as JSON", kind: "json" },
+  ];
+}
 
-export function readVariables(texts: Texts, before: Texts): ReadEdit {
-  const flaws = jsonFlaws(texts, ["variables"]);
-  return { input: { variables: patchOf(before["variables"], texts["variables"]) }, flaws };
+interface Wanted {
+  readonly image: { readonly name: string } | null;
+  readonly variables: unknown;
+}
+
+export const wantedTexts = ({ image, variables }: Wanted): Texts => ({
+  image: image?.name ?? "",
+  variables: jsonText(variables),
+});
+
+export function readWanted(texts: Texts, before: Texts): ReadEdit {
+  const { image = "", variables } = texts;
+  const input = {
+    ...(image !== before["image"] && { image: image === "" ? null : { name: image } }),
+    ...(variables !== before["variables"] && { variables: patchOf(before["variables"], variables) }),
+  };
+  return { input, flaws: jsonFlaws(texts, ["variables"]) };
 }
 
 interface NodeSettings {

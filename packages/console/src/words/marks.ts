@@ -22,6 +22,10 @@ export function markSentence(
       return input["protected"] === false
         ? `Verbs that end what runs on ${nodes} are accepted again.`
         : `Verbs that end what runs on ${nodes} are refused until the protection ends.`;
+    case "addMembers":
+      return `${nodes} become${nodeCount === 1 ? "s a member" : " members"} of the cluster. Nothing is deployed yet.`;
+    case "removeMembers":
+      return `${nodes} leave${nodeCount === 1 ? "s" : ""} the cluster. What runs on ${of} continues.`;
     case "deleteNodes":
       return `The service forgets ${nodes}. The history stays, and the ${nodeCount === 1 ? "machine is" : "machines are"} not touched.`;
   }

@@ -2,6 +2,7 @@
 
 /** Texts of fields; an empty one leaves the term as the service has it. */
 export interface TypedTerms {
+  readonly cluster: string;
   readonly image: string;
   readonly hostGroup: string;
   readonly until: string;
@@ -23,6 +24,7 @@ export interface TypedTerms {
 }
 
 export const NO_TERMS: TypedTerms = {
+  cluster: "",
   image: "",
   hostGroup: "",
   until: "",
@@ -79,6 +81,7 @@ export function readTerms(terms: TypedTerms): ReadTerms {
   const { image, hostGroup, until, power, device, maxParallel, waves, haltAt, onFailure, acceptance } = terms;
   const texts = { hostGroup, until, action: power, device, mode: terms.mode, onFailure, acceptance };
   for (const [name, text] of Object.entries(texts)) if (text.trim() !== "") input[name] = text.trim();
+  if (terms.cluster !== "") input["cluster"] = { name: terms.cluster };
   if (image !== "") input["image"] = { name: image };
   if (terms.powerOff !== "") input["powerOff"] = terms.powerOff === "yes";
   if (terms.fromBeginning) input["from"] = "BEGINNING";

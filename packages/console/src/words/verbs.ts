@@ -2,6 +2,7 @@
 
 /** A term of a request; all requests that start work take the terms of STARTED too. */
 export type Term =
+  | "cluster"
   | "image"
   | "hostGroup"
   | "until"
@@ -58,6 +59,8 @@ export const WORK = {
   setRetired: { name: "Retire", answers: "MARK", needsReason: true },
   clearRetired: { name: "End the retirement of", answers: "MARK", takesNoReason: true },
   updateNodes: { name: "Protect", answers: "MARK", takesNoReason: true },
+  addMembers: { name: "Add to a cluster:", answers: "MARK", terms: ["cluster"], takesNoReason: true },
+  removeMembers: { name: "Remove from the cluster:", answers: "MARK", takesNoReason: true },
   deleteNodes: { name: "Delete", answers: "MARK", takesNoReason: true },
 } as const satisfies Readonly<Record<string, Work>>;
 
@@ -120,6 +123,7 @@ export const VERBS: readonly Verb[] = [
   { action: "UNPROTECT", mutation: "updateNodes", name: "End protection", input: { protected: false } },
   { action: "SET_RETIRED", mutation: "setRetired", name: "Retire" },
   { action: "CLEAR_RETIRED", mutation: "clearRetired", name: "End retirement" },
+  { action: "ADD_TO_CLUSTER", mutation: "addMembers", name: "Add to a cluster" },
   { action: "DELETE", mutation: "deleteNodes", name: "Delete" },
 ];
 

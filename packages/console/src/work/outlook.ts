@@ -52,6 +52,8 @@ type Marked = Answers["deleteNodes"]["answer"];
 
 /** The member of the input that selects nodes, or their work. */
 export function selectionOf(mutation: WorkMutation, selector: Variables): Variables {
+  if (mutation === "addMembers") return { add: selector };
+  if (mutation === "removeMembers") return { remove: selector };
   return mutation === "restart" || WORK[mutation].answers === "INTERRUPT" ? { work: selector } : { nodes: selector };
 }
 

@@ -2,6 +2,7 @@
 import { useId } from "react";
 import type { ReactNode } from "react";
 import { useRequest } from "../data/queries.ts";
+import { clusters, useStore } from "../data/streams.ts";
 import type { Term } from "../words/verbs.ts";
 import type { TermFlaws, TypedTerms } from "../words/terms.ts";
 import { failureSentence } from "../words/terms.ts";
@@ -42,6 +43,7 @@ const POWER_AFTER = {
 };
 /** The terms that are shown without asking for more; the dialog shows the modes of an abort with what they do. */
 const FIRST: readonly Term[] = [
+  "cluster",
   "power",
   "device",
   "until",
@@ -96,6 +98,7 @@ export function TermsFields(props: TermsProps) {
     <>
       {known.some((term) => FIRST.includes(term)) && (
         <div className="terms">
+          {has("cluster") && <ClusterTerm value={terms.cluster} onChange={(cluster) => onChange({ cluster })} />}
           {choice("power", "Power", { "": "choose", ...POWER })}
           {choice("device", "Device", { "": "choose", ...DEVICES })}
           {choice("until", "Until", UNTIL)}
@@ -153,8 +156,28 @@ function TextTerm({ label, hint, value, flaw, onChange }: TextTermProps): ReactN
   );
 }
 
+interface NameTermProps {
+  readonly value: string;
+  readonly onChange: (name: string) => void;
+}
+
+function ClusterTerm({ value, onChange }: NameTermProps) {
+  const { items } = useStore(clusters);
+  return (
+    <label className="field">
+      Cluster
+      <select value={value} onChange={(event) => onChange(event.target.value)}>
+        <option value="">choose</option>
+        {[...items.values()].map(({ id, name }) => (
+          <option key={id}>{name}</option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
 /** The image by its name; the service says if a driver needs one. */
-function ImageTerm({ value, onChange }: { readonly value: string; readonly onChange: (name: string) => void }) {
+function ImageTerm({ value, onChange }: NameTermProps) {
   const { data } = useRequest("images", {});
   const images = data?.images.nodes ?? [];
   if (images.length === 0) return null;

@@ -63,7 +63,7 @@ export function VerbBar({ target, verdicts }: VerbBarProps) {
       />
     ));
   return (
-    <section aria-label="Verbs" className="verb-bar">
+    <section aria-label={`Verbs on ${target.object}`} className="verb-bar">
       <div className="buttons">{buttons(VERBS.slice(0, FIRST))}</div>
       <details>
         <summary>More verbs</summary>

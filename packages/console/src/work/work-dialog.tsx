@@ -214,6 +214,7 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
 function missingTerm({ mutation, input }: Proposal, terms: Readonly<Record<string, unknown>>): string | null {
   const has = (name: string) => (terms[name] ?? input[name]) !== undefined;
   if (mutation === "setPower" && !has("action")) return "Choose what happens to the power.";
+  if (mutation === "addMembers" && !has("cluster")) return "Choose the cluster.";
   return mutation === "setBootDevice" && !has("device") ? "Choose the device." : null;
 }
 

@@ -1,0 +1,36 @@
+/** The number of selected nodes above a list, and the verbs on them. */
+import { useMemo } from "react";
+import type { ReactNode } from "react";
+import { numberText, plural } from "../words/numbers.ts";
+import { clearSelection } from "./selection.ts";
+import { VerbBar } from "./verb-bar.tsx";
+
+interface SelectedProps {
+  readonly selected: ReadonlySet<string>;
+  /** Of the list. */
+  readonly items: ReadonlyMap<string, { readonly name: string }>;
+  /** As in `2 not in this filter`. */
+  readonly where: string;
+  readonly children?: ReactNode;
+}
+
+export function Selected({ selected, items, where, children }: SelectedProps) {
+  const ids = useMemo(() => [...selected], [selected]);
+  if (ids.length === 0) return null;
+  const outside = ids.filter((id) => !items.has(id)).length;
+  const [first] = ids;
+  const only = ids.length === 1 && first !== undefined ? items.get(first)?.name : undefined;
+  return (
+    <div className="selected">
+      <p role="status">
+        <b>{numberText(ids.length)} selected</b>
+        {outside > 0 && ` (${numberText(outside)} not in this ${where})`}{" "}
+        <button type="button" onClick={clearSelection}>
+          Clear the selection
+        </button>{" "}
+        {children}
+      </p>
+      <VerbBar target={{ ids, object: only ?? plural(ids.length, "node") }} verdicts={null} />
+    </div>
+  );
+}
