@@ -174,7 +174,7 @@ describe("failure policy", () => {
       "CLEAN_UP_FAILED",
       3,
       { waves: { sizes: [{ count: 1 }], maxFailures: { count: 1 } } },
-      "One failure takes its node back to AVAILABLE; the other 2 continue as far as `maxFailures` allows.",
+      "One failure takes its node back to AVAILABLE; the other 2 continue until the waves halt.",
     ],
     ["LEAVE", 2, { onFailure: "LEAVE" }, "One failure leaves its node as it is; the other continues."],
     ["LEAVE", 1, { onFailure: "LEAVE" }, "A failure leaves the node as it is."],

@@ -152,7 +152,7 @@ function consequenceOf({ onFailure, waves }: PlannedPart, count: number): string
   if (onFailure === "CLEAN_UP_ALL")
     return `One failure takes all ${count} nodes ${back}, also those that are ACTIVE by then.`;
   const others = count === 2 ? "the other continues" : `the other ${count - 1} continue`;
-  const asFar = waves?.maxFailures === undefined ? "" : " as far as `maxFailures` allows";
+  const asFar = waves?.maxFailures === undefined ? "" : " until the waves halt";
   return `One failure ${onFailure === "LEAVE" ? "leaves its node as it is" : `takes its node ${back}`}; ${others}${asFar}.`;
 }
 
