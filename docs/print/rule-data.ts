@@ -2267,6 +2267,14 @@ export const RULES: readonly RuleSection[] = [
         id: "R-1337",
         rule: "Nodes are added to a cluster from the list of nodes and removed on its page, exactly those that were selected.",
       },
+      {
+        id: "R-1339",
+        rule: "What needs attention begins with nodes that failed; nodes that only differ from what their cluster wants come last.",
+      },
+      {
+        id: "R-1338",
+        rule: "After a clean-up that succeeded, the page of a node shows the work that failed, with its log.",
+      },
     ],
   },
   {

@@ -1,12 +1,13 @@
 /** Texts of the console: of machines, of states, numbers and addresses. */
 import { describe, expect, test } from "vitest";
+import { parseFilter, toNodeFilter } from "../../packages/client/src/filter-language.ts";
 import { NODE_STATES } from "../../packages/client/src/node-state.ts";
 import { partOfPath, readParameters, writeParameters } from "../../packages/console/src/parameters.ts";
-import { byUrgency, groupKey, groupText } from "../../packages/console/src/words/attention.ts";
+import { byUrgency, filterOf, groupKey, groupText } from "../../packages/console/src/words/attention.ts";
 import { nodeSentence } from "../../packages/console/src/words/nodes.ts";
 import { agoText, durationText, plural, timeText, withLocalTimes } from "../../packages/console/src/words/numbers.ts";
 import { operationName, restartRefusal, waveText } from "../../packages/console/src/words/operations.ts";
-import { runText } from "../../packages/console/src/words/runs.ts";
+import { explainingRun, runName, runText } from "../../packages/console/src/words/runs.ts";
 import { cut, plainText } from "../../packages/console/src/words/plain-text.ts";
 import { FAMILIES, familyOf, sentenceCase, workFamilyOf } from "../../packages/console/src/words/states.ts";
 
@@ -123,9 +124,21 @@ describe("lines", () => {
     expect(new Set([...keys, groupKey({ ...group, cluster: { name: "a" }, operation: null })]).size).toBe(3);
   });
 
-  test("what is broken comes before larger groups that wait", () => {
+  test("what is broken comes first, and nodes that are only new come last [R-1339]", () => {
     const kinds = ["PENDING_CHANGES", "FAILED", "STOPPED", "FAULT"].map((kind) => ({ kind }));
-    expect(byUrgency(kinds).map(({ kind }) => kind)).toEqual(["FAILED", "FAULT", "PENDING_CHANGES", "STOPPED"]);
+    expect(byUrgency(kinds).map(({ kind }) => kind)).toEqual(["FAILED", "FAULT", "STOPPED", "PENDING_CHANGES"]);
+  });
+
+  test.each([
+    ["FAILED", null, { withErrors: true }],
+    ["FAULT", null, { faulty: true }],
+    ["POWER_DRIFT", null, { powerDrift: true }],
+    ["MAINTENANCE", null, { maintenance: true }],
+    ["PENDING_CHANGES", { name: "turin one" }, { cluster: { name: "turin one" } }],
+  ])("the rest of a large group is a list by filter: %s", (kind, cluster, filter) => {
+    const parsed = parseFilter(filterOf({ kind, cluster }) ?? "");
+    expect("terms" in parsed && toNodeFilter(parsed.terms)).toEqual(filter);
+    expect(filterOf({ kind: "STUCK", cluster: null })).toBeNull();
   });
 
   test("a time of the service in a sentence is shown as a time of this page", () => {
@@ -160,6 +173,18 @@ describe("lines", () => {
     [{ ...run, finishedAt: "x", waiting: null, failure: { message: "no space left" } }, "no space left"],
   ])("a run is one line: case %#", (one, line) => {
     expect(runText(one)).toBe(line);
+  });
+
+  test("the work that failed explains a node, and not the clean-up that succeeded after it [R-1338]", () => {
+    const cleanUp = { purpose: "CLEAN_UP", state: "SUCCEEDED", operation: { kind: "COMMISSION" } };
+    const failed = { ...cleanUp, purpose: "WORK", state: "FAILED" };
+    expect(explainingRun([cleanUp, failed])).toBe(failed);
+    expect([cleanUp, failed].map(runName)).toEqual(["Clean-up after commission", "Commission"]);
+    const unfinished = { ...cleanUp, state: "RUNNING" };
+    expect(explainingRun([unfinished, failed])).toBe(unfinished);
+    expect(explainingRun([failed, cleanUp])).toBe(failed);
+    expect(explainingRun([cleanUp])).toBe(cleanUp);
+    expect(explainingRun([])).toBeUndefined();
   });
 
   test("a restart is offered as soon as a node can be restarted", () => {

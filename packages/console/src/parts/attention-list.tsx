@@ -2,8 +2,8 @@
 import { useState } from "react";
 import { Link } from "wouter";
 import type { Attention, AttentionGroup } from "../data/streams.ts";
-import { nodePath, operationPath } from "../routes.ts";
-import { byUrgency, groupKey, groupText } from "../words/attention.ts";
+import { nodePath, nodesPath, operationPath } from "../routes.ts";
+import { byUrgency, filterOf, groupKey, groupText } from "../words/attention.ts";
 import { numberText, plural } from "../words/numbers.ts";
 import { sentenceCase } from "../words/states.ts";
 import { WORK, isWork } from "../words/verbs.ts";
@@ -53,6 +53,7 @@ function Group({ group, onPropose }: GroupProps) {
   const { kind, nodeCount, nodes, since, remedy, operation, suggestion } = group;
   const proposal = suggestion && proposalOf(group);
   const rest = nodeCount - nodes.length;
+  const filter = filterOf(group);
   return (
     <li data-kind={kind}>
       <div className="group-line">
@@ -88,7 +89,15 @@ function Group({ group, onPropose }: GroupProps) {
               <Link href={nodePath(name)}>{name}</Link> <NodeState state={state} />
             </li>
           ))}
-          {rest > 0 && <li>and {numberText(rest)} more</li>}
+          {rest > 0 && (
+            <li>
+              {filter === null ? (
+                `and ${numberText(rest)} more`
+              ) : (
+                <Link href={nodesPath(filter)}>and {numberText(rest)} more</Link>
+              )}
+            </li>
+          )}
         </ul>
       </details>
     </li>

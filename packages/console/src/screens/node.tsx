@@ -20,14 +20,14 @@ import { Time } from "../parts/time.tsx";
 import { clusterPath, nodePath, operationPath, useParameters } from "../routes.ts";
 import { NODE_FIELDS, nodePlace, nodeTexts, readNode } from "../words/edits.ts";
 import { marksOf } from "../words/nodes.ts";
-import { agoText } from "../words/numbers.ts";
-import { runText } from "../words/runs.ts";
+import { agoText, timeText } from "../words/numbers.ts";
+import { explainingRun, runName, runText } from "../words/runs.ts";
 import { sentenceCase } from "../words/states.ts";
 import { VerbBar } from "../work/verb-bar.tsx";
 
 export type NodeDetail = NonNullable<Answers["nodeDetail"]["node"]>;
 
-/** `run`: the id of the run that is shown in place of the newest. */
+/** `run`: the id of the run that is shown in place of the one that explains the state. */
 const PARAMETERS = { run: null } as const;
 const PAUSE_MS = 1_000;
 
@@ -87,7 +87,7 @@ function Node({ node, version }: NodeProps) {
   const { values, unknown, change } = useParameters(PARAMETERS);
   // The newest first.
   const ordered = [...runs.items.values()].toSorted((a, b) => (a.createdAt < b.createdAt ? 1 : -1));
-  const run = ordered.find(({ id }) => id === values.run) ?? ordered[0];
+  const run = ordered.find(({ id }) => id === values.run) ?? explainingRun(ordered);
   return (
     <div className="screen">
       <h1>
@@ -102,8 +102,7 @@ function Node({ node, version }: NodeProps) {
       {run && (
         <section aria-labelledby="run">
           <h2 id="run">
-            <Link href={operationPath(run.operation.uuid)}>{sentenceCase(run.operation.kind)}</Link>{" "}
-            <WorkState state={run.state} />
+            <Link href={operationPath(run.operation.uuid)}>{runName(run)}</Link> <WorkState state={run.state} />
           </h2>
           <RunPicker runs={ordered} run={run} onPick={(id) => change({ run: id })} />
           <RunSteps run={run} />
@@ -123,7 +122,7 @@ function Why({ node, run }: { readonly node: NodeDetail; readonly run: RunRow | 
   const open = run && run.finishedAt === null ? run : null;
   const sentences = [
     open && runText(open),
-    !open && lastError && `${lastError.step === null ? "" : `${lastError.step}: `}${lastError.message}`,
+    !open && lastError && errorText(lastError),
     ...marksOf({ ...node, lastError: null }),
     retiredReason,
     identityConflict &&
@@ -142,6 +141,11 @@ function Why({ node, run }: { readonly node: NodeDetail; readonly run: RunRow | 
   );
 }
 
+/** Most messages name the step. */
+function errorText({ step, message }: NonNullable<NodeDetail["lastError"]>): string {
+  return step === null || message.includes(step) ? message : `${step}: ${message}`;
+}
+
 interface RunPickerProps {
   readonly runs: readonly RunRow[];
   readonly run: RunRow;
@@ -152,14 +156,14 @@ const RUNS_OFFERED = 20;
 
 function RunPicker({ runs, run, onPick }: RunPickerProps) {
   if (runs.length < 2) return null;
+  const now = new Date();
   return (
     <label className="field inline">
       Work{" "}
       <select value={run.id} onChange={(event) => onPick(event.target.value)}>
-        {runs.slice(0, RUNS_OFFERED).map(({ id, operation, state, createdAt }) => (
-          <option key={id} value={id}>
-            {sentenceCase(operation.kind)}, {sentenceCase(state).toLowerCase()},{" "}
-            {createdAt.slice(0, 16).replace("T", " ")}
+        {runs.slice(0, RUNS_OFFERED).map((one) => (
+          <option key={one.id} value={one.id}>
+            {runName(one)}, {sentenceCase(one.state).toLowerCase()}, {timeText(one.createdAt, now)}
           </option>
         ))}
       </select>

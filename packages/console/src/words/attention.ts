@@ -48,12 +48,27 @@ export function groupText({ kind, state, step, cause, causeCount, cluster }: Gro
   return `${where}: ${cause}${others}`;
 }
 
+const FILTERS: Readonly<Record<string, string>> = {
+  FAILED: "is:error",
+  FAULT: "is:faulty",
+  POWER_DRIFT: "is:drifted",
+  MAINTENANCE: "is:maintenance",
+};
+
+/** Of a list that has all nodes of a group, and others like them; null if there is none. */
+export function filterOf({ kind, cluster }: Pick<Group, "kind" | "cluster">): string | null {
+  return FILTERS[kind] ?? (cluster ? `cluster:"${cluster.name}"` : null);
+}
+
 /** `RESUME_WAVES` → `Resume waves`. */
 export const actionName = sentenceCase;
 
-const isBroken = ({ kind }: Pick<Group, "kind">) => kind === "FAILED" || kind === "FAULT";
+const FIRST = ["FAILED", "FAULT"];
+/** Nothing is wrong with these nodes. */
+const LAST = ["PENDING_CHANGES"];
+const rankOf = ({ kind }: Pick<Group, "kind">) => (FIRST.includes(kind) ? 0 : LAST.includes(kind) ? 2 : 1);
 
-/** Broken nodes first; the service has the largest groups first. */
+/** Broken nodes first, then work that waits for a person; the service has the largest groups first. */
 export function byUrgency<One extends Pick<Group, "kind">>(groups: readonly One[]): readonly One[] {
-  return groups.toSorted((a, b) => Number(isBroken(b)) - Number(isBroken(a)));
+  return groups.toSorted((a, b) => rankOf(a) - rankOf(b));
 }

@@ -1,5 +1,6 @@
 /** The present work of a run, or its end, in one line. */
 import { withLocalTimes } from "./numbers.ts";
+import { sentenceCase } from "./states.ts";
 
 interface Run {
   readonly state: string;
@@ -13,6 +14,21 @@ interface Run {
     readonly progressPercent: number | null;
     readonly progressMessage: string | null;
   } | null;
+}
+
+interface Purpose {
+  readonly purpose: string;
+  readonly operation: { readonly kind: string };
+}
+
+/** `Commission`, `Clean-up after commission`. */
+export function runName({ purpose, operation: { kind } }: Purpose): string {
+  return purpose === "CLEAN_UP" ? `Clean-up after ${sentenceCase(kind).toLowerCase()}` : sentenceCase(kind);
+}
+
+/** The run that explains a node: the newest, but the work before a clean-up that succeeded. `runs`: newest first. */
+export function explainingRun<Row extends Pick<Run, "purpose" | "state">>(runs: readonly Row[]): Row | undefined {
+  return runs.find(({ purpose, state }) => purpose !== "CLEAN_UP" || state !== "SUCCEEDED") ?? runs[0];
 }
 
 export function runText({
