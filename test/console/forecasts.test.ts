@@ -130,4 +130,7 @@ test("the sentence about waves says which nodes are concerned", () => {
   expect(wavesSentence("advance", waves)).toBe(
     "1 node has begun and continues; 20 start now, in wave 3; 1,000 wait for a later wave.",
   );
+  const last = { activeCount: 0, startingCount: 415, waitingCount: 0, wave: 2 };
+  expect(wavesSentence("resume", last)).toBe("415 start now, in wave 2.");
+  expect(wavesSentence("resume", { ...last, startingCount: 0 })).toBe("0 start now, in wave 2.");
 });

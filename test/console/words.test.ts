@@ -4,7 +4,7 @@ import { parseFilter, toNodeFilter } from "../../packages/client/src/filter-lang
 import { NODE_STATES } from "../../packages/client/src/node-state.ts";
 import { partOfPath, readParameters, writeParameters } from "../../packages/console/src/parameters.ts";
 import { byUrgency, filterOf, groupKey, groupText } from "../../packages/console/src/words/attention.ts";
-import { nodeSentence } from "../../packages/console/src/words/nodes.ts";
+import { errorText, nodeSentence } from "../../packages/console/src/words/nodes.ts";
 import { agoText, durationText, plural, timeText, withLocalTimes } from "../../packages/console/src/words/numbers.ts";
 import { operationName, restartRefusal, waveText } from "../../packages/console/src/words/operations.ts";
 import { explainingRun, runName, runText } from "../../packages/console/src/words/runs.ts";
@@ -99,7 +99,23 @@ describe("lines", () => {
     );
   });
 
+  test("an error names its step once", () => {
+    expect(errorText({ step: "write_image", message: "write_image failed: full" })).toBe("write_image failed: full");
+    expect(errorText({ step: "write_image", message: "no answer" })).toBe("write_image: no answer");
+    expect(errorText({ step: null, message: "no answer" })).toBe("no answer");
+  });
+
+  const operation = { uuid: "a", kind: "COMMISSION", totalCount: 500, cluster: { name: "oslo" } };
+
   test.each([
+    [
+      { kind: "WAVES_HALTED", state: null, step: null, cause: "1 node failed", causeCount: 1, operation },
+      "Commission oslo: waves are halted: 1 node failed",
+    ],
+    [
+      { kind: "FAILED", state: null, step: "write_image", cause: "full", causeCount: 1, operation },
+      "write_image: full",
+    ],
     [
       { kind: "FAILED", state: "DEPLOY_FAILED", step: "write_image", cause: "no space left", causeCount: 1 },
       "write_image: no space left",

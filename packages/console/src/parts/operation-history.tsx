@@ -5,6 +5,7 @@ import { useRequest } from "../data/queries.ts";
 import type { OperationRow } from "../data/streams.ts";
 import { operationPath } from "../routes.ts";
 import { stepLines } from "../words/clusters.ts";
+import { errorText } from "../words/nodes.ts";
 import { durationText, numberText } from "../words/numbers.ts";
 import { operationName } from "../words/operations.ts";
 import { Problem } from "./notices.tsx";
@@ -61,7 +62,7 @@ function Operation({ operation }: { readonly operation: OperationRow }) {
       </div>
       {firstFailure && (
         <p className="failure">
-          <Text>{`${firstFailure.nodeName ?? ""} ${firstFailure.step ?? ""}: ${firstFailure.message}`.trim()}</Text>
+          <Text>{errorText(firstFailure)}</Text>
         </p>
       )}
       <details onToggle={(event) => setOpen(event.currentTarget.open)}>

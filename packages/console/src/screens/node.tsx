@@ -19,7 +19,7 @@ import { Text } from "../parts/text.tsx";
 import { Time } from "../parts/time.tsx";
 import { clusterPath, nodePath, operationPath, useParameters } from "../routes.ts";
 import { NODE_FIELDS, nodePlace, nodeTexts, readNode } from "../words/edits.ts";
-import { marksOf } from "../words/nodes.ts";
+import { errorText, marksOf } from "../words/nodes.ts";
 import { agoText, timeText } from "../words/numbers.ts";
 import { explainingRun, runName, runText } from "../words/runs.ts";
 import { sentenceCase } from "../words/states.ts";
@@ -139,11 +139,6 @@ function Why({ node, run }: { readonly node: NodeDetail; readonly run: RunRow | 
       ))}
     </ul>
   );
-}
-
-/** Most messages name the step. */
-function errorText({ step, message }: NonNullable<NodeDetail["lastError"]>): string {
-  return step === null || message.includes(step) ? message : `${step}: ${message}`;
 }
 
 interface RunPickerProps {

@@ -1,4 +1,5 @@
 /** A group that needs a person, as a line. */
+import { operationName } from "./operations.ts";
 import { sentenceCase } from "./states.ts";
 
 interface Group {
@@ -9,6 +10,7 @@ interface Group {
   readonly causeCount: number;
   /** Of pending changes. */
   readonly cluster?: { readonly name: string } | null;
+  readonly operation?: Parameters<typeof operationName>[0] | null;
 }
 
 const KINDS: Readonly<Record<string, string>> = {
@@ -37,15 +39,17 @@ export function groupKey({ kind, code, step, driver, state, detail, operation, c
   return JSON.stringify([kind, code, step, driver, state, detail, operation?.uuid, cluster?.name]);
 }
 
-/** `write_image: no space left, and 2 other causes`. */
-export function groupText({ kind, state, step, cause, causeCount, cluster }: Group): string {
+/** `write_image: no space left, and 2 other causes`, `Commission oslo: waves are halted: 1 node failed`. */
+export function groupText({ kind, state, step, cause, causeCount, cluster, operation }: Group): string {
   const where = cluster
     ? `not as cluster ${cluster.name} wants it`
     : kind === "FAILED"
       ? (step ?? sentenceCase(state ?? "FAILED"))
       : (KINDS[kind] ?? sentenceCase(kind));
   const others = causeCount > 1 ? `, and ${causeCount - 1} other ${causeCount === 2 ? "cause" : "causes"}` : "";
-  return `${where}: ${cause}${others}`;
+  // Failures are of one operation only on its own page.
+  const whose = operation && kind !== "FAILED" ? `${operationName(operation)}: ` : "";
+  return `${whose}${where}: ${cause}${others}`;
 }
 
 const FILTERS: Readonly<Record<string, string>> = {

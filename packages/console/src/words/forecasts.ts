@@ -178,10 +178,16 @@ export interface WavesForecast {
 
 export function wavesSentence(action: "halt" | "resume" | "advance", forecast: WavesForecast): string {
   const { activeCount, startingCount, waitingCount, wave } = forecast;
-  const begun = `${nodes(activeCount)} ${activeCount === 1 ? "has" : "have"} begun and continue${activeCount === 1 ? "s" : ""}`;
-  if (action === "halt") return `${begun}; ${numberText(waitingCount)} wait until the waves are resumed.`;
-  const starting = startingCount === 0 ? "none starts now" : `${numberText(startingCount)} start now, in wave ${wave}`;
-  return `${begun}; ${starting}; ${numberText(waitingCount)} wait for a later wave.`;
+  const begun = some(
+    activeCount,
+    (count) => `${nodes(count)} ${count === 1 ? "has" : "have"} begun and continue${count === 1 ? "s" : ""}`,
+  );
+  if (action === "halt") return listed([begun, `${numberText(waitingCount)} wait until the waves are resumed`]);
+  return listed([
+    begun,
+    `${numberText(startingCount)} start now, in wave ${wave}`,
+    some(waitingCount, (count) => `${numberText(count)} wait for a later wave`),
+  ]);
 }
 
 /** The progress since a stop or an abort, from the runs by state. */

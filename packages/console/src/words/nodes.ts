@@ -12,6 +12,11 @@ export interface NodeFacts {
   readonly lastError: { readonly message: string } | null;
 }
 
+/** Most messages name the node and the step. */
+export function errorText({ step, message }: { readonly step: string | null; readonly message: string }): string {
+  return step === null || message.includes(step) ? message : `${step}: ${message}`;
+}
+
 /** The marks of a node, each with its reason. */
 export function marksOf(node: NodeFacts): readonly string[] {
   return [
