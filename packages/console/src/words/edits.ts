@@ -99,7 +99,7 @@ function jsonFlaws(texts: Texts, names: readonly string[]): Record<string, strin
 const patchOf = (before: string | undefined, after: string | undefined) =>
   variablesPatch(valuesOf(before) ?? {}, valuesOf(after) ?? {});
 
-/** What the nodes of a cluster should have. `images`: names of those that can be chosen. */
+/** The image and the variables that nodes of a cluster should have. `images`: names of those that can be chosen. */
 export function wantedFields(images: readonly string[]): readonly EditField[] {
   const choices = { "": "as each node has it", ...Object.fromEntries(images.map((name) => [name, name])) };
   return [
