@@ -51,6 +51,8 @@ export function VirtualList<Row>(props: VirtualListProps<Row>) {
     index: 0,
     id: null,
   });
+  /** As many as there were rows at a time: with fewer, a row would change its slot while it is visible. */
+  const slots = useRef(1);
   /** The row that was selected last: a range begins there. */
   const anchor = useRef<string | null>(null);
   const virtual = useVirtualizer({
@@ -65,6 +67,7 @@ export function VirtualList<Row>(props: VirtualListProps<Row>) {
     if (document.activeElement === scroller.current && shown >= 0) virtual.scrollToIndex(shown);
   }, [shown]);
   const items = virtual.getVirtualItems();
+  slots.current = Math.max(slots.current, items.length);
   const widths = columns.map(({ width }) => width.replaceAll(/\d+px/g, (px) => `${parseInt(px, 10) * TEXT_SCALE}px`));
   const template = [...(selection ? [CHECKBOX] : []), ...widths].join(" ");
   const minWidth = columns.length * COLUMN_MIN;
@@ -148,7 +151,7 @@ export function VirtualList<Row>(props: VirtualListProps<Row>) {
           return (
             row !== undefined && (
               <div
-                key={index % (items.length + OVERSCAN)}
+                key={index % slots.current}
                 id={`${label}-${index}`}
                 className="row"
                 role="row"
