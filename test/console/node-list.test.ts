@@ -77,10 +77,12 @@ describe("order", () => {
   });
 
   test("a held order keeps its rows, leaves out those that left, and has new ones last [R-1250]", () => {
-    const compare = (a: string, b: string) => (a < b ? -1 : 1);
-    const items = new Map(Array.from("dbxa").map((id) => [id, id]));
-    expect(orderRows(Array.from("dcb"), { items, compare }, true)).toEqual({ ids: Array.from("dbxa"), movedCount: 2 });
-    expect(orderRows(Array.from("dcb"), { items, compare }, false)).toEqual({ ids: Array.from("abdx"), movedCount: 0 });
+    const rows = (ids: string) => Array.from(ids, (id) => ({ id }));
+    const compare = (a: { readonly id: string }, b: { readonly id: string }) => (a.id < b.id ? -1 : 1);
+    const items = new Map(rows("dbxa").map((row) => [row.id, row]));
+    const before = rows("dcb");
+    expect(orderRows(before, { items, compare }, true)).toEqual({ rows: rows("dbxa"), movedCount: 2 });
+    expect(orderRows(before, { items, compare }, false)).toEqual({ rows: rows("abdx"), movedCount: 0 });
   });
 });
 

@@ -3,19 +3,19 @@
  * table, and the number of rows that another order would move is offered.
  */
 
-export interface RowOrder {
-  readonly ids: readonly string[];
+export interface RowOrder<Row> {
+  readonly rows: readonly Row[];
   /** Rows that are not where the order has them now. */
   readonly movedCount: number;
 }
 
 /** The fewest rows that have to move to make one order of the other: all but those of the longest sequence in both. */
-export function movedBetween(kept: readonly string[], sorted: readonly string[]): number {
-  const places = new Map(kept.map((id, index) => [id, index]));
+export function movedBetween<Row>(kept: readonly Row[], sorted: readonly Row[]): number {
+  const places = new Map(kept.map((row, index) => [row, index]));
   /** The least last place of a sequence of each length. */
   const ends: number[] = [];
-  for (const id of sorted) {
-    const place = places.get(id);
+  for (const row of sorted) {
+    const place = places.get(row);
     if (place === undefined) continue;
     let low = 0;
     let high = ends.length;
@@ -35,14 +35,15 @@ interface Rows<Row> {
 }
 
 /** Sorted; if the order is held, rows keep their places, and new ones come last. */
-export function orderRows<Row>(before: readonly string[], { items, compare }: Rows<Row>, isHeld: boolean): RowOrder {
+export function orderRows<Row extends { readonly id: string }>(
+  before: readonly Row[],
+  { items, compare }: Rows<Row>,
+  isHeld: boolean,
+): RowOrder<Row> {
   // What was sorted before is nearly sorted still, and then cheap to sort.
-  const known = new Set(before);
-  const kept = before.filter((id) => items.has(id));
-  const all = [...kept, ...[...items.keys()].filter((id) => !known.has(id))];
-  const sorted = all.toSorted((a, b) => {
-    const [one, other] = [items.get(a), items.get(b)];
-    return one === undefined || other === undefined ? 0 : compare(one, other);
-  });
-  return isHeld ? { ids: all, movedCount: movedBetween(all, sorted) } : { ids: sorted, movedCount: 0 };
+  const kept = before.map(({ id }) => items.get(id)).filter((row) => row !== undefined);
+  const known = new Set(kept.length === items.size ? [] : kept.map(({ id }) => id));
+  const all = kept.length === items.size ? kept : [...kept, ...[...items.values()].filter(({ id }) => !known.has(id))];
+  const sorted = all.toSorted(compare);
+  return isHeld ? { rows: all, movedCount: movedBetween(all, sorted) } : { rows: sorted, movedCount: 0 };
 }

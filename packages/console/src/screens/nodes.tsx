@@ -1,5 +1,5 @@
 /** The list of nodes: filter, columns, order, a frozen selection, and the verbs on it. */
-import { useDeferredValue, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 import { Link, useLocation } from "wouter";
 import { fleet, followNodes, readNodes, useStore } from "../data/streams.ts";
 import type { NodeRow } from "../data/streams.ts";
@@ -71,8 +71,7 @@ function List({ read, sort, columns, onSort, onColumns }: ListProps) {
   const { items, isWhole, error } = useMatching(read);
   const [isHeld, setHeld] = useState(false);
   const [reorders, setReorders] = useState(0);
-  const { ids, movedCount } = useOrder(items, sort, isHeld, reorders);
-  const rows = useMemo(() => ids.map((id) => items.get(id)).filter((row) => row !== undefined), [ids, items]);
+  const { rows, movedCount } = useOrder(items, sort, isHeld, reorders);
   const selected = useSyncExternalStore(selection.subscribe, selection.get);
   const shown = columns.map((name) => columnOf(name, sort));
   return (
@@ -139,25 +138,25 @@ function useMatching({ filter, flaw, isLive }: ReadFilter): Matching {
     if (isReady) earlier.current = now;
   });
   const view = isReady ? now : { ...earlier.current, isWhole: false };
-  return useDeferredValue(view);
+  return view;
 }
 
 /** `reorders`: another number orders the rows though they are held. */
 function useOrder(items: ReadonlyMap<string, NodeRow>, sort: Sort, isHeld: boolean, reorders: number) {
   const { by, isDescending } = sort;
   const content = `${by} ${isDescending} ${reorders}`;
-  const before = useRef<{ readonly ids: readonly string[]; readonly content: string }>({ ids: [], content: "" });
+  const before = useRef<{ readonly rows: readonly NodeRow[]; readonly content: string }>({ rows: [], content: "" });
   const order = useMemo(
     () =>
       orderRows(
-        before.current.ids,
+        before.current.rows,
         { items, compare: compareNodes({ by, isDescending }) },
         isHeld && before.current.content === content,
       ),
     [items, content, isHeld],
   );
   useEffect(() => {
-    before.current = { ids: order.ids, content };
+    before.current = { rows: order.rows, content };
   }, [order, content]);
   return order;
 }

@@ -1,6 +1,6 @@
 /** Numbers, durations and times as the page shows them. */
 
-export const numberText = (value: number) => value.toLocaleString("en");
+export const numberText = new Intl.NumberFormat("en").format;
 
 /** `1 node`, `312 nodes`. */
 export function plural(count: number, one: string, several = `${one}s`): string {
