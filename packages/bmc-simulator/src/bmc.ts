@@ -71,6 +71,8 @@ export interface BmcState {
   bootedFrom: string | null;
   bootProgress: string;
   boot: BootOverride;
+  /** Whether the next start is from the virtual CD, by a setting of the manager. */
+  virtualCd: boolean;
   /** IDs of boot options, first to last; null as delivered. */
   bootOrder: readonly string[] | null;
   indicator: "Off" | "Lit" | "Blinking";
@@ -132,6 +134,7 @@ export function newState(account: { readonly userName: string; readonly password
     bootedFrom: null,
     bootProgress: "None",
     boot: { enabled: "Disabled", target: "None", mode: "UEFI", uefiTarget: null, next: null, httpUri: null },
+    virtualCd: false,
     bootOrder: null,
     indicator: "Off",
     assetTag: null,

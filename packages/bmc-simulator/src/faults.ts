@@ -9,6 +9,8 @@ export type FaultKind =
   | { readonly kind: "deaf" }
   /** Sends the head and half of the body, and then nothing; or closes the connection. */
   | { readonly kind: "half" | "cut" }
+  /** Sends control characters within texts, which JSON does not allow. */
+  | { readonly kind: "control-characters" }
   /** Sends every body in gzip, and answers 406 to a client that does not accept it. */
   | { readonly kind: "compressed" }
   /** Answers 429 with the time as a date. */
@@ -37,8 +39,8 @@ export type FaultKind =
   /** Tasks that start from now on never end. */
   | { readonly kind: "stuck-task" };
 
-/** A page, nothing, an object that is not of Redfish, a list, or an error of Redfish without a reason. */
-export type OtherBody = "page" | "none" | "object" | "list" | "error";
+/** A page, nothing, an object that is not of Redfish, a list, an error of Redfish without a reason, or no members. */
+export type OtherBody = "page" | "none" | "object" | "list" | "error" | "empty-list";
 
 export type CertificateProblem = "expired" | "wrong-name";
 
@@ -122,6 +124,7 @@ const NEEDS: Record<FaultKind["kind"], Readonly<Record<string, "number" | "strin
   unavailable: { retryAfterSeconds: "number" },
   "lost-session": {},
   malformed: {},
+  "control-characters": {},
   huge: { bytes: "number" },
   answer: { status: "number", body: "string" },
   "login-page": {},

@@ -52,6 +52,7 @@ export function answeredByFault({ request, response }: Exchange, faults: readonl
       case "lost-session":
       case "lost-answer":
       case "malformed":
+      case "control-characters":
       case "certificate":
       case "stuck-task":
         break;
@@ -67,22 +68,24 @@ export const BODIES: Readonly<Record<OtherBody, string>> = {
   object: '{"login":"required"}',
   list: '[{"login":"required"}]',
   error: '{"error":{"code":"Base.1.8.GeneralError","message":"A general error has occurred."}}',
+  "empty-list": '{"@odata.id":"/redfish/v1/x","Members":[],"Members@odata.count":0}',
 };
 
 const NO_SESSION = '{"error":{"code":"Base.1.8.NoValidSession","message":"There is no valid session."}}';
 
 /** Sends a body as the faults want it: whole, cut but complete for HTTP, or half and then nothing. */
 export function sendBody(response: ServerResponse, body: string, faults: readonly Fault[]): void {
-  const isMalformed = faults.some(({ kind }) => kind === "malformed");
-  const text = isMalformed ? body.slice(0, Math.ceil((body.length * 2) / 3)) : body;
-  if (faults.some(({ kind }) => kind === "compressed")) {
+  const has = (kind: Fault["kind"]) => faults.some((one) => one.kind === kind);
+  const spelt = has("control-characters") ? body.replaceAll(/"(Manufacturer|Name)":"/g, "$&\r\u0001") : body;
+  const text = has("malformed") ? spelt.slice(0, Math.ceil((spelt.length * 2) / 3)) : spelt;
+  if (has("compressed")) {
     response.setHeader("Content-Encoding", "gzip");
     return void response.end(gzipSync(text));
   }
   response.setHeader("Content-Length", Buffer.byteLength(text));
   const half = text.slice(0, Math.ceil(text.length / 2));
-  if (faults.some(({ kind }) => kind === "half")) response.write(half);
-  else if (faults.some(({ kind }) => kind === "cut")) response.write(half, () => response.destroy());
+  if (has("half")) response.write(half);
+  else if (has("cut")) response.write(half, () => response.destroy());
   else response.end(text);
 }
 

@@ -179,8 +179,12 @@ function beginBoot(bmc: Bmc): BootChoice {
   const isEmptyDrive = wanted.endsWith("Cd") && image === null;
   const isOther = wanted === "Cd" && traits.quirks.includes("starts-usb-cd-only");
   const hasNoLoader = wanted === "UefiHttp" && traits.quirks.includes("http-boot-uri") && state.boot.httpUri === null;
-  state.bootedFrom = isEmptyDrive || isOther || hasNoLoader || wanted === "None" ? "Hdd" : wanted;
-  if (enabled === "Once")
+  const hasOwnCd = traits.quirks.some((one) => one.startsWith("virtual-cd-"));
+  const chosen = isEmptyDrive || isOther || hasNoLoader || wanted === "None" ? "Hdd" : wanted;
+  state.bootedFrom = hasOwnCd && chosen === "Cd" ? "drive in the machine" : chosen;
+  if (state.virtualCd && image !== null) state.bootedFrom = "Cd";
+  state.virtualCd = false;
+  if (enabled === "Once" && !traits.quirks.includes("once-is-kept"))
     state.boot = { ...state.boot, enabled: "Disabled", target: "None", uefiTarget: null, next: null };
   record(bmc, { message: `The system boots from ${state.bootedFrom}.`, origin: places.system });
   return { target: state.bootedFrom, mode, image };

@@ -348,7 +348,162 @@ export const QUIRKS: Readonly<Record<QuirkName, Quirk>> = {
       return { ...shown, ...Object.fromEntries(marked) };
     },
   },
+  /** The first system, HGX_Baseboard_0, is a board of GPUs that answers 503. */
+  "gpu-board-fails": {
+    before: ({ path }) =>
+      path.startsWith(FAILING_BOARD)
+        ? refuse(503, "ServiceTemporarilyUnavailable", "The board is not ready.")
+        : undefined,
+    after: (request, shown) => withSystem(request, shown, FAILING_BOARD),
+  },
+  /** Cd is the drive in the machine; a change of settings of the manager starts the virtual one. */
+  "virtual-cd-by-attributes": {
+    before: (request) => attributesAnswer(request) ?? importAnswer(request, false),
+    after: showsImport,
+  },
+  /** The same, by an import of the configuration; the settings of the manager cannot be changed. */
+  "virtual-cd-by-import": {
+    before: (request) =>
+      request.method === "PATCH" && isAttributes(request)
+        ? refuse(400, "PropertyNotWritable", "The attribute cannot be changed.")
+        : (attributesAnswer(request) ?? importAnswer(request, true)),
+    after: showsImport,
+  },
+  /** Tasks that have completed stay Running at 100 %. */
+  "tasks-stay-running": {},
+  /** Tasks have null in place of a state. */
+  "tasks-without-state": {},
+  /** Tasks end as Completed Successfully and Completed with Errors. */
+  "task-states-in-words": {},
+  /** Tasks that have ended answer 404. */
+  "tasks-vanish": {},
+  /** A change of the boot source is answered with 500 while the system is off. */
+  "boot-fails-while-off": {
+    before: (request) => (changesBoot(request) && request.bmc.state.power !== "On" ? INTERNAL_ERROR : undefined),
+  },
+  /** The first two changes of the boot source are answered with 500. */
+  "boot-fails-twice": {
+    before: (request) => (changesBoot(request) && countOf(request, "fails") < 2 ? INTERNAL_ERROR : undefined),
+  },
+  /** A change of the boot source is made, and answered with 200 and an internal error. */
+  "boot-fails-and-holds": {
+    before: (request) => {
+      if (!changesBoot(request)) return undefined;
+      const [target, enabled] = [TARGET, "BootSourceOverrideEnabled"].map((name) =>
+        textAt(objectAt(request.body, "Boot"), name),
+      );
+      const { boot } = request.bmc.state;
+      boot.target = target ?? boot.target;
+      if (enabled === "Once" || enabled === "Continuous") boot.enabled = enabled;
+      return { status: 200, body: CRITICAL_ERROR };
+    },
+  },
+  /** A boot source for one start becomes one for every start. */
+  "once-is-kept": {
+    after: (request, shown) => {
+      const boot = objectAt(shown, "Boot");
+      const isOnce = isSystem(request) && boot["BootSourceOverrideEnabled"] === "Once";
+      return isOnce ? { ...shown, Boot: { ...boot, BootSourceOverrideEnabled: "Continuous" } } : shown;
+    },
+  },
+  /** A drive shows an image and Inserted without end; ConnectedVia says whether a medium is inserted. */
+  "media-stays-shown": {
+    after: changing(MEDIUM, (one) =>
+      one["Inserted"] === true ? one : { ...one, Inserted: true, Image: "http://10.0.0.1/old.iso" },
+    ),
+  },
+  /** What becomes a task is answered with 303 and the path of the task. */
+  "answers-elsewhere": {},
+  /** Numbers and truth values of BIOS attributes are texts. */
+  "bios-as-texts": {
+    after: ({ path }, shown) => {
+      if (!path.includes("/Bios")) return shown;
+      const spelt = Object.entries(objectAt(shown, "Attributes")).map(([name, value]) => {
+        const isText = typeof value === "number" || typeof value === "boolean";
+        return [name, isText ? String(value) : value] as const;
+      });
+      return { ...shown, Attributes: Object.fromEntries(spelt) };
+    },
+  },
+  /** The time at which BIOS settings apply is offered, and refused. */
+  "bios-without-apply-time": {
+    before: ({ method, path, body }) =>
+      method === "PATCH" && path.includes("/Bios") && "@Redfish.SettingsApplyTime" in body
+        ? refuse(400, "PropertyUnknown", "The property is not known.")
+        : undefined,
+  },
+  /** The first two reads of the system show nothing but its name. */
+  "system-is-empty": {
+    after: (request, shown) =>
+      isSystem(request) && countOf(request, "empty") < 2 ? { "@odata.id": shown["@odata.id"], Id: shown["Id"] } : shown,
+  },
+  /** InsertMedia is refused without TransferProtocolType; the error has one message in place of a list. */
+  "message-is-no-list": {
+    before: (request) =>
+      inserts(request) && !("TransferProtocolType" in request.body)
+        ? {
+            status: 400,
+            body: {
+              error: {
+                "@Message.ExtendedInfo": {
+                  MessageId: "Base.1.0.ActionParameterMissing",
+                  Message: "It is missing.",
+                  MessageArgs: ["TransferProtocolType"],
+                },
+              },
+            },
+          }
+        : undefined,
+  },
 };
+
+const FAILING_BOARD = "/Systems/HGX_Baseboard_0";
+const INTERNAL_ERROR = refuse(500, "InternalError", "The request failed due to an internal service error.");
+const CRITICAL_ERROR = {
+  error: {
+    code: "Base.1.4.InternalError",
+    message: "Internal error.",
+    "@Message.ExtendedInfo": [
+      { MessageId: "Base.1.4.InternalError", Message: "Internal error.", Severity: "Critical" },
+    ],
+  },
+};
+
+const managerOf = ({ bmc }: QuirkRequest) => `/Managers/${bmc.traits.ids.manager}`;
+const isAttributes = (request: QuirkRequest) => request.path === `${managerOf(request)}/Attributes`;
+const IMPORT = "ImportSystemConfiguration";
+
+/** Settings of the manager, which decide the next start. */
+function attributesAnswer(request: QuirkRequest): Answer | undefined {
+  const { state } = request.bmc;
+  if (!isAttributes(request)) return undefined;
+  const wanted = objectAt(request.body, "Attributes");
+  if (request.method === "PATCH") state.virtualCd = wanted["ServerBoot.1.FirstBootDevice"] === "VCD-DVD";
+  const device = state.virtualCd ? "VCD-DVD" : "Normal";
+  const Attributes = { "ServerBoot.1.BootOnce": "Enabled", "ServerBoot.1.FirstBootDevice": device };
+  return { status: 200, body: resource("DellAttributes.v1_0_0", request.path, { Id: "Attributes", Attributes }) };
+}
+
+/** The import of a configuration, as a task. */
+function importAnswer({ bmc, method, path, body }: QuirkRequest, isTaken: boolean): Answer | undefined {
+  if (method !== "POST" || !path.endsWith(IMPORT)) return undefined;
+  const text = textAt(body, "ImportBuffer") ?? "";
+  if (!isTaken || !text.includes(">VCD-DVD<")) return refuse(400, "ActionNotSupported", "The import is not supported.");
+  const finish = () => {
+    bmc.state.virtualCd = true;
+    return null;
+  };
+  return {
+    status: 202,
+    headers: { Location: `${ROOT}/TaskService/Tasks/${bmc.tasks.start({ name: "Import", finish }).id}` },
+  };
+}
+
+function showsImport(request: QuirkRequest, shown: Body): Body {
+  if (request.path !== managerOf(request)) return shown;
+  const Oem = { [`OemManager.v1_0_0#OemManager.${IMPORT}`]: action(request.path, `Oem/EID_674_Manager.${IMPORT}`) };
+  return { ...shown, Actions: { ...objectAt(shown, "Actions"), Oem } };
+}
 
 const GPU_BOARD = "/Systems/HGX";
 const NODE_2 = "/Systems/Node.2";

@@ -69,7 +69,24 @@ export type QuirkName =
   | "drives-are-null"
   | "drives-without-serial"
   | "drive-without-size"
-  | "texts-with-escapes";
+  | "texts-with-escapes"
+  | "gpu-board-fails"
+  | "virtual-cd-by-attributes"
+  | "virtual-cd-by-import"
+  | "tasks-stay-running"
+  | "tasks-without-state"
+  | "task-states-in-words"
+  | "tasks-vanish"
+  | "boot-fails-while-off"
+  | "boot-fails-twice"
+  | "boot-fails-and-holds"
+  | "media-stays-shown"
+  | "answers-elsewhere"
+  | "once-is-kept"
+  | "bios-as-texts"
+  | "bios-without-apply-time"
+  | "system-is-empty"
+  | "message-is-no-list";
 
 export interface Traits {
   /** `Vendor` in the service root, null if it is missing. */
