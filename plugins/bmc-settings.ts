@@ -56,9 +56,11 @@ export function controllerOf({ address, port }: Parameters<typeof bmcName>[0]): 
 /** Texts that manufacturers leave where a machine has no value of its own. */
 const FILLERS =
   /^(n\W?a|none|null|nil|unknown|undefined|unspecified|(not|no) .*|default( string)?|to be filled.*|((system|chassis|base ?board|board|product) )?serial( ?number)?|[x0\s]+|0?123456789[\da-z]*)$/i;
+/** Beginnings of UUIDs that firmware has as delivered, in both orders of their bytes. */
+const DELIVERED_UUID = /^(030002000400|000200030004|12345678(1234|5678)|78563412(3412|7856)|00010203|03020100).{20}/;
 
 /** Whether a text stands for no value: a filler, one character over and over, as in a UUID of zeros, or nothing. */
 export function isFiller(text: string): boolean {
   const bare = text.replaceAll(/[^\p{L}\p{N}]/gu, "");
-  return /^((.)\2{3,})?$/u.test(bare) || FILLERS.test(text.trim());
+  return /^((.)\2{3,})?$/u.test(bare) || FILLERS.test(text.trim()) || DELIVERED_UUID.test(bare);
 }

@@ -5,6 +5,7 @@ import { withService } from "./service.ts";
 import type { RedfishService } from "./service.ts";
 import type { RedfishSettings } from "./settings.ts";
 import { asResult } from "./step-result.ts";
+import { acceptSystem } from "./system.ts";
 
 const LINES_MAX = 20;
 
@@ -31,6 +32,7 @@ export function redfishInspect(memory: DriverMemory | undefined): InspectInterfa
 
 async function readInventory(call: StepCall<RedfishSettings>, memory: DriverMemory | undefined): Promise<StepResult> {
   const read = async (service: RedfishService): Promise<StepResult> => {
+    await acceptSystem(service, call.settings);
     const identity = await readIdentity(service, call.settings);
     call.progress(30, "the machine's identity is read");
     const components = await readComponents(service, call.settings, (percent, what) => call.progress(percent, what));

@@ -1,6 +1,6 @@
 /** The computer system of a node, and the manager and chassis that belong to it. */
 import { RedfishError } from "./error.ts";
-import { at, link, links, ownText, text, texts } from "./resource.ts";
+import { at, hasContent, link, links, ownText, text, texts } from "./resource.ts";
 import type { Resource } from "./resource.ts";
 import type { RedfishService } from "./service.ts";
 import type { RedfishSettings } from "./settings.ts";
@@ -12,10 +12,10 @@ export interface Located {
 
 /** The system that the settings name, or the only one that can start an operating system. */
 export async function findSystem(service: RedfishService, settings: Pick<RedfishSettings, "system">): Promise<Located> {
-  const name = `system ${settings.system ?? ""}`;
-  const known = at({ known: await service.recall(name) }, "known");
+  const known = await recallSystem(service, settings);
   const path = text(known, "path");
-  const resource = path && (await service.get(path, "system").catch(onlyIfMissing));
+  const resource = path && (await readSystem(service, path).catch(onlyIfMissing));
+  if (path !== undefined && resource && isExchanged(known, resource)) throw exchanged(service, resource);
   if (path !== undefined && resource) return { path, resource };
   const systems = await findSystems(service, settings);
   const identity = text(known, "identity");
@@ -31,9 +31,47 @@ export async function findSystem(service: RedfishService, settings: Pick<Redfish
     );
   }
   // A BMC that starts may list a board of GPUs before the system.
-  if (settings.system !== undefined || canBoot(found.resource))
-    await service.remember(name, { path: found.path, identity: identityOf(found.resource) ?? null });
+  if (settings.system !== undefined || (canBoot(found.resource) && !BOARD.test(lastPart(found.path))))
+    await keep(service, settings, found);
   return found;
+}
+
+async function recallSystem(service: RedfishService, { system = "" }: Pick<RedfishSettings, "system">) {
+  return at({ known: await service.recall(`system ${system}`) }, "known");
+}
+
+async function keep(
+  service: RedfishService,
+  { system = "" }: Pick<RedfishSettings, "system">,
+  { path, resource }: Located,
+): Promise<void> {
+  const serial = ownText(resource, "SerialNumber") ?? null;
+  await service.remember(`system ${system}`, { path, identity: identityOf(resource) ?? null, serial });
+}
+
+/** For an inspection: the machine that answers at the path of the node's is the node's from now on. */
+export async function acceptSystem(service: RedfishService, settings: Pick<RedfishSettings, "system">): Promise<void> {
+  const known = await recallSystem(service, settings);
+  const path = text(known, "path");
+  const resource = path && (await readSystem(service, path).catch(onlyIfMissing));
+  if (path !== undefined && resource && isExchanged(known, resource)) await keep(service, settings, { path, resource });
+}
+
+/**
+ * Whether another machine answers than before, as at an address that has moved, or in the slot of a blade. BMCs report
+ * other UUIDs while they start, and a board can be exchanged, so the serial number differs too.
+ */
+function isExchanged(known: Resource, system: Resource): boolean {
+  const [identity, serial] = [text(known, "identity"), text(known, "serial")];
+  const [uuid, own] = [ownText(system, "UUID")?.toLowerCase(), ownText(system, "SerialNumber")];
+  const isKnown = identity !== undefined && serial !== undefined && uuid !== undefined && own !== undefined;
+  return isKnown && identity !== serial && identity !== uuid && serial !== own;
+}
+
+function exchanged(service: RedfishService, system: Resource): RedfishError {
+  const serial = JSON.stringify(ownText(system, "SerialNumber")?.slice(0, 100));
+  const message = `BMC ${service.bmc} has another machine than before, with the serial number ${serial}; correct the address, or inspect the node if its machine was exchanged.`;
+  return new RedfishError({ kind: "REFUSED", message });
 }
 
 /** The serial number alone may be that of a chassis with several systems. */
@@ -47,11 +85,11 @@ export async function findSystems(
   { system }: Pick<RedfishSettings, "system">,
 ): Promise<[Located, ...Located[]]> {
   const members = links(await service.get(await collectionOf(service, "Systems"), "list of systems"), "Members");
-  const paths = system === undefined ? members : members.filter((path) => lastPart(path) === system);
+  const paths = system === undefined ? serversOf(members) : members.filter((path) => lastPart(path) === system);
   const found: Located[] = [];
   for (const path of paths) {
     // One that cannot be read may be the right one, also if it is missing: a BMC that starts lists it first.
-    const resource = await service.get(path, "system");
+    const resource = await readSystem(service, path);
     if (paths.length === 1 || canBoot(resource)) found.push({ path, resource });
   }
   const [first, ...others] = found;
@@ -60,8 +98,26 @@ export async function findSystems(
   throw choice(service, what, members);
 }
 
+/** What a system lacks is taken for what it does not offer, so one without any value is not taken for an answer. */
+async function readSystem(service: RedfishService, path: string): Promise<Resource> {
+  const resource = await service.get(path, "system");
+  if (hasContent(resource)) return resource;
+  const message = `BMC ${service.bmc} reports no value of its system ${lastPart(path)}; try again, or restart the BMC.`;
+  throw new RedfishError({ kind: "OTHER", retryable: true, away: true, message });
+}
+
+/** IDs of boards within a server that BMCs list as systems, and that fail or look like servers until they run. */
+const BOARD = /^hgx|base_?board|^bluefield|^dpu/i;
+
+/** The systems that are servers by their IDs; all if none is. */
+function serversOf(paths: readonly string[]): readonly string[] {
+  const servers = paths.filter((path) => !BOARD.test(lastPart(path)));
+  return servers.length > 0 ? servers : paths;
+}
+
 /** Missing boot sources prove nothing: a BMC that starts may not know them yet. */
 function canBoot(system: Resource): boolean {
+  if (text(system, "SystemType") === "DPU") return false;
   const boot = at(system, "Boot");
   const targets = texts(boot, "BootSourceOverrideTarget@Redfish.AllowableValues") ?? [];
   const hasSources = targets.length > 0 ? targets.some((target) => target !== "None") : Object.keys(boot).length > 0;
@@ -105,13 +161,13 @@ function mayBelongTo({ path }: Located, systems: readonly string[]): boolean {
 const CHASSIS_MAX = 200;
 
 /**
- * Every chassis with parts of a system: all of the BMC if it has one system, since backplanes often name none. Of a BMC
+ * Every chassis with parts of a system: all of the BMC if it has one server, since backplanes often name none. Of a BMC
  * with several, those that the system names and what they contain, without those that name another system: their
  * drives may be another node's.
  */
 export async function machineChassis(service: RedfishService, { path, resource }: Located): Promise<Located[]> {
   const systems = await service.find(await collectionOf(service, "Systems"), "list of systems");
-  if (systems && links(systems, "Members").length === 1)
+  if (systems && serversOf(links(systems, "Members")).length === 1)
     return locate(service, await listed(service, "Chassis"), "chassis");
   const isOwn = (one: Located) => links(at(one.resource, "Links"), "ComputerSystems").every((other) => other === path);
   const found: Located[] = [];
@@ -144,7 +200,8 @@ export function lastPart(path: string): string {
 function choice(service: RedfishService, what: string, paths: readonly string[]): RedfishError {
   const known = paths.map(lastPart).slice(0, 10).join(", ");
   const message = `BMC ${service.bmc} ${what}; set "system" in the node's settings${known === "" ? "" : ` to one of: ${known}`}.`;
-  return new RedfishError({ kind: "OTHER", message });
+  // A BMC that starts may list none yet.
+  return new RedfishError({ kind: "OTHER", message, retryable: paths.length === 0 });
 }
 
 /** The target of an action, and its member of the resource. */

@@ -653,6 +653,22 @@ describe("Redfish systems of a BMC", () => {
     expect(await read()).toBe("OFF");
   });
 
+  test("another machine at the path of the node's is not touched until an inspection has found it [R-1334]", async () => {
+    await using lab = await redfishLab();
+    const systems: Systems = { A: { ...SERVER, SerialNumber: "S1" } };
+    await using bmc = await listing(systems);
+    const read = () => lab.driver.power.read(lab.call({ settings: bmc.settings }));
+    expect(await read()).toBe("ON");
+    systems["A"] = { ...SERVER, SerialNumber: "S1", UUID: "u-2", PowerState: "Off" };
+    expect(await read()).toBe("OFF");
+    systems["A"] = { ...SERVER, SerialNumber: "S2", UUID: "u-2" };
+    await expect(read()).rejects.toMatchObject({ kind: "REFUSED", message: expect.stringContaining('number "S2"') });
+    const settings = bmc.settings;
+    expect(await lab.step("secure_erase", {}, { settings })).toMatchObject({ errorKind: "REFUSED" });
+    expect(await lab.step("read_inventory", {}, { settings })).toMatchObject({ kind: "done" });
+    expect(await read()).toBe("ON");
+  });
+
   test("a machine without a UUID and a serial number of its own is not taken for another one [R-1303]", async () => {
     await using lab = await redfishLab();
     const blank = { ...SERVER, UUID: "00000000-0000-0000-0000-000000000000", SerialNumber: "To be filled by O.E.M." };
