@@ -8,7 +8,7 @@ import type { RedfishSettings } from "./settings.ts";
 import { findSystem, lastPart, managersOf } from "./system.ts";
 import type { Located } from "./system.ts";
 import { stateOf } from "./messages.ts";
-import { isEndState, isIdleState } from "./task.ts";
+import { hasEnd, isEndState, isFull, isIdleState, isOver } from "./task.ts";
 
 export interface ActiveTask {
   readonly id: string;
@@ -89,8 +89,19 @@ async function activeTasks(service: RedfishService, system: Located): Promise<Ac
     ...managers.flatMap(({ resource }) => vendorParts(at(resource, "Links")).flatMap((one) => link(one, "Jobs") ?? [])),
   );
   const tasks: ActiveTask[] = [];
-  for (const list of new Set(lists)) tasks.push(...(await tasksIn(service, list)).filter(isActive).map(taskOf));
+  for (const list of new Set(lists))
+    for (const one of (await tasksIn(service, list)).filter(isActive)) {
+      const task = taskOf(one);
+      if (!isFull(one) || !(isOld(one) || (await isOver(service, task.id)))) tasks.push(task);
+    }
   return tasks;
+}
+
+/** For a task at 100 % that does not end. */
+const OLD_MS = 3_600_000;
+
+function isOld(task: Resource): boolean {
+  return Date.parse(text(task, "StartTime") ?? "") < Date.now() - OLD_MS;
 }
 
 /** All tasks of a list: one that cannot be read may be the one that runs. */
@@ -116,13 +127,8 @@ function isActive(task: Resource): boolean {
     [text(task, "Message"), ...items(task, "Messages").map((one) => text(one, "Message"))].some((one) =>
       /\bscheduled\b/i.test(one ?? ""),
     );
-  return !isEndState(state) && !isIdleState(state) && !isScheduled && !isStale(task);
-}
-
-/** A task whose state was never brought up to date: it has an end. Some BMCs show one before the beginning. */
-function isStale(task: Resource): boolean {
-  const [begin, end] = ["StartTime", "EndTime"].map((name) => Date.parse(text(task, name) ?? ""));
-  return end !== undefined && end > 0 && end <= Date.now() && !(begin !== undefined && begin >= end);
+  const isStateless = state === "" && isFull(task);
+  return !isEndState(state) && !isIdleState(state) && !isScheduled && !isStateless && !hasEnd(task);
 }
 
 async function drivesAtWork(service: RedfishService, system: Located): Promise<string[]> {

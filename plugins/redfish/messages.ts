@@ -1,20 +1,33 @@
 /** Messages of error responses and tasks (DSP0266, 8.6), and what they say about the operation that was asked for. */
-import { at, isResource, items, text } from "./resource.ts";
+import { at, isResource, items, number, text } from "./resource.ts";
 import type { Resource } from "./resource.ts";
 
 /** The resource in the body of an answer; undefined if it is not a JSON object. */
 export function resourceOf(body: string): Resource | undefined {
+  // Some BMCs have control characters in texts, as of a part's memory, which JSON does not allow.
+  const value = parsed(body) ?? parsed(body.replaceAll(/\p{Cc}/gu, " "));
+  return isResource(value) ? value : undefined;
+}
+
+function parsed(body: string): unknown {
   try {
-    const value: unknown = JSON.parse(body);
-    return isResource(value) ? value : undefined;
+    return JSON.parse(body);
   } catch {
     return undefined;
   }
 }
 
-/** The state of a task or a job in lower case; undefined if the resource is neither. */
+/** The state of a task or a job, its letters in lower case; undefined if the resource is neither. */
 export function stateOf(resource: Resource): string | undefined {
-  return (text(resource, "TaskState") ?? text(resource, "JobState"))?.toLowerCase();
+  const state = text(resource, "TaskState") ?? text(resource, "JobState");
+  return state?.toLowerCase().replaceAll(/[^a-z]/g, "") ?? (isTask(resource) ? "" : undefined);
+}
+
+/** Some BMCs have tasks without a state. */
+function isTask(resource: Resource): boolean {
+  return (
+    /^#\w*(Task|Job)\./.test(text(resource, "@odata.type") ?? "") && number(resource, "PercentComplete") !== undefined
+  );
 }
 
 export function messagesOf(body: Resource): string[] {
@@ -53,10 +66,10 @@ export function messageKeys(body: Resource): string[] {
   return (ids.length > 0 ? ids : code === undefined ? [] : [code]).map((id) => id.split(".").at(-1) ?? id);
 }
 
-/** Messages about a body, or about a member of it. */
+/** Messages about a body, or about a member of it. Some BMCs have one in place of the list. */
 function extendedInfo(body: Resource): Resource[] {
   return Object.entries(body).flatMap(([name, value]) => {
-    if (name.endsWith("@Message.ExtendedInfo")) return items(body, name);
+    if (name.endsWith("@Message.ExtendedInfo")) return isResource(value) ? [value] : items(body, name);
     return isResource(value) ? extendedInfo(value) : [];
   });
 }

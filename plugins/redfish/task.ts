@@ -9,6 +9,7 @@ import { messagesOf, reportsError, resourceOf, saysWhy, stateOf } from "./messag
 import { items, links, number, text } from "./resource.ts";
 import type { Resource } from "./resource.ts";
 import type { RedfishService } from "./service.ts";
+import { lastPart } from "./system.ts";
 
 /** How far a task is. */
 export type TaskProgress =
@@ -18,6 +19,8 @@ export type TaskProgress =
       readonly message: string | null;
       /** Whether it waits for something, such as a restart of the machine. */
       readonly isIdle: boolean;
+      /** Whether all is done by its numbers, although its state is not that of an end. */
+      readonly isFull: boolean;
     }
   | { readonly kind: "SUCCEEDED" }
   | { readonly kind: "FAILED"; readonly reason: string }
@@ -25,7 +28,7 @@ export type TaskProgress =
   | { readonly kind: "GONE" }
   | { readonly kind: "UNKNOWN"; readonly reason: string; readonly isLogin: boolean };
 
-/** In lower case, also those of vendors. All other states may be of a task that runs. */
+/** As `stateOf` gives them, also those of vendors. All other states may be of a task that runs. */
 const FAILED_STATES: ReadonlySet<string> = new Set([
   "exception",
   "killed",
@@ -35,9 +38,21 @@ const FAILED_STATES: ReadonlySet<string> = new Set([
   "aborted",
   "canceled",
   "error",
+  "failure",
   "rebootfailed",
 ]);
-const SUCCEEDED_STATES: ReadonlySet<string> = new Set(["completed", "rebootcompleted"]);
+const SUCCEEDED_STATES: ReadonlySet<string> = new Set([
+  "completed",
+  "complete",
+  "completedok",
+  "completedsuccessfully",
+  "success",
+  "successful",
+  "succeeded",
+  "finished",
+  "done",
+  "rebootcompleted",
+]);
 
 export function isEndState(state: string): boolean {
   return SUCCEEDED_STATES.has(state) || FAILED_STATES.has(state);
@@ -157,7 +172,27 @@ function running(body: Resource): Extract<TaskProgress, { readonly kind: "RUNNIN
     percent: number(body, "PercentComplete") ?? null,
     message: taskMessages(body).at(-1) ?? null,
     isIdle: isIdleState(stateOf(body) ?? ""),
+    isFull: isFull(body) || hasEnd(body),
   };
+}
+
+export function isFull(task: Resource): boolean {
+  return (number(task, "PercentComplete") ?? 0) >= 100;
+}
+
+/** Notes a task that is full and does not end, so that it no longer counts as work of the machine. */
+export async function rememberAsOver(service: RedfishService, paths: readonly string[]): Promise<void> {
+  for (const path of paths) await service.remember(`full task ${lastPart(path)}`, true);
+}
+
+export async function isOver(service: RedfishService, id: string): Promise<boolean> {
+  return (await service.recall(`full task ${id}`)) === true;
+}
+
+/** A task whose state was never brought up to date: it has an end. Some BMCs show one before the beginning. */
+export function hasEnd(task: Resource): boolean {
+  const [begin, end] = ["StartTime", "EndTime"].map((name) => Date.parse(text(task, name) ?? ""));
+  return end !== undefined && end > 0 && end <= Date.now() && !(begin !== undefined && begin >= end);
 }
 
 function taskMessages(body: Resource): string[] {

@@ -76,7 +76,8 @@ async function send(
   const onReset = applyTimes(bios)?.includes("OnReset") === true;
   const body = { Attributes: changes, ...(onReset && { "@Redfish.SettingsApplyTime": { ApplyTime: "OnReset" } }) };
   try {
-    return (await service.patch(bios.settingsPath, body, "change BIOS settings")).tasks;
+    const optional = ["@Redfish.SettingsApplyTime"];
+    return (await service.patch(bios.settingsPath, body, "change BIOS settings", { optional })).tasks;
   } catch (error) {
     if (!(error instanceof RedfishError) || error.effect !== "UNKNOWN") throw error;
     call.log(error.message);
@@ -114,10 +115,10 @@ async function follow(
   { missing, others, isPending }: Differing,
 ): Promise<StepResult> {
   if (!memo.restarted && missing.length > 0) return restartFor(service, call, memo);
-  const tasks = await readTasks(service, call, memo.task.length === 0 ? {} : { BIOS: memo.task });
+  const tasks = await readTasks(service, call, memo.task.length === 0 ? {} : { BIOS: memo.task }, memo.checks);
   if (tasks.failures.length > 0) return failed(tasks.failures.join(" "));
   const isGone = tasks.gone.length > 0;
-  if ("BIOS" in tasks.unfinished && !isGone) return wait({ ...memo, checks: 0 }, tasks.seconds);
+  if ("BIOS" in tasks.unfinished && !isGone) return wait({ ...memo, checks: tasks.checks }, tasks.seconds);
   const activity = memo.task.length > 0 && !isGone ? "NONE" : await activityOf(service, call.settings);
   const hasEnded = activity === "NONE" || activity === "UNREPORTED";
   if (missing.length === 0 && hasEnded) return { kind: "done", output: { changed: memo.changed } };

@@ -7,7 +7,7 @@ import { withService } from "../service.ts";
 import type { RedfishService } from "../service.ts";
 import type { RedfishSettings } from "../settings.ts";
 import { failureOf } from "../step-result.ts";
-import { readTask } from "../task.ts";
+import { readTask, rememberAsOver } from "../task.ts";
 
 export type CleanCall<Args extends StepArgs = StepArgs> = StepCall<RedfishSettings, Args>;
 export type CleanStep<Args extends StepArgs = StepArgs> = Step<RedfishSettings, Args>;
@@ -81,8 +81,10 @@ export type Tasks = Readonly<Record<string, readonly string[]>>;
 export interface ReadTasks {
   /** Tasks whose end the BMC has not reported. */
   readonly unfinished: Readonly<Record<string, string[]>>;
-  /** Those of them that the BMC has no more. */
+  /** Those of them that the BMC has no more, or has shown as full for minutes: the machine shows what became of them. */
   readonly gone: readonly string[];
+  /** Reads in a row at which one was full. */
+  readonly checks: number;
   /** Those of them that wait for something, such as a restart of the machine. */
   readonly idle: readonly string[];
   readonly failures: readonly string[];
@@ -90,12 +92,22 @@ export interface ReadTasks {
   readonly seconds: number;
 }
 
-export async function readTasks(service: RedfishService, call: CleanCall, tasks: Tasks): Promise<ReadTasks> {
+/** Reads of a task at 100 % that does not end: five minutes, as a BMC can still be at its last part. */
+const FULL_CHECKS = 30;
+
+/** `checks`: those of the read before. */
+export async function readTasks(
+  service: RedfishService,
+  call: CleanCall,
+  tasks: Tasks,
+  checks: number,
+): Promise<ReadTasks> {
   const unfinished: Record<string, string[]> = {};
   const gone: string[] = [];
   const idle: string[] = [];
   const failures: string[] = [];
   const percents: number[] = [];
+  let isFull = false;
   let seconds = POLL_SECONDS;
   for (const [subject, locations] of Object.entries(tasks)) {
     const progress = await readTask(service, locations);
@@ -105,14 +117,19 @@ export async function readTasks(service: RedfishService, call: CleanCall, tasks:
       continue;
     }
     unfinished[subject] = [...locations];
+    isFull ||= progress.kind === "RUNNING" && progress.isFull;
+    if (progress.kind === "GONE" || (progress.kind === "RUNNING" && progress.isFull && checks >= FULL_CHECKS)) {
+      gone.push(subject);
+      if (progress.kind === "RUNNING") await rememberAsOver(service, locations);
+      continue;
+    }
     if (progress.kind === "RUNNING" && progress.isIdle) idle.push(subject);
     if (progress.kind === "RUNNING") percents.push(progress.percent ?? 0);
-    else if (progress.kind === "GONE") gone.push(subject);
     else {
       call.log(`The task for ${subject} is not known to have ended: ${progress.reason}`);
       if (progress.isLogin) seconds = LOGIN_SECONDS;
     }
   }
   if (percents.length > 0) call.progress(Math.min(...percents), `${percents.length} tasks are running`);
-  return { unfinished, gone, idle, failures, seconds };
+  return { unfinished, gone, checks: isFull ? checks + 1 : 0, idle, failures, seconds };
 }

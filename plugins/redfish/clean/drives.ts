@@ -166,15 +166,16 @@ const CHECKS = 6;
 
 /** The result while tasks of the memo may run, or when all have ended and one has failed; else undefined. */
 async function unfinishedTasks(service: RedfishService, call: CleanCall, memo: Memo): Promise<StepResult | undefined> {
-  const { unfinished, gone, idle, failures: failedNow, seconds } = await readTasks(service, call, memo.tasks);
-  const failures = [...memo.failures, ...failedNow];
+  const tasks = await readTasks(service, call, memo.tasks, memo.checks);
+  const { unfinished, gone, idle, seconds } = tasks;
+  const failures = [...memo.failures, ...tasks.failures];
   const now = { ...memo, tasks: { ...unfinished }, failures };
   const running = Object.keys(unfinished).length - gone.length;
   if (running > 0) {
     const isHeld = running === idle.length && !memo.restarted && (await isAtRest(service, call.settings));
     // The BMC begins at a restart.
     if (isHeld && memo.checks >= CHECKS) return waitFor({ ...now, checks: 0, restarted: await restart(call) });
-    return waitFor({ ...now, checks: isHeld ? memo.checks + 1 : 0 }, seconds);
+    return waitFor({ ...now, checks: isHeld ? memo.checks + 1 : tasks.checks }, seconds);
   }
   // A forgotten task or a lost answer leaves it open; the machine's activity decides.
   if (gone.length > 0 || memo.left.length > 0) {

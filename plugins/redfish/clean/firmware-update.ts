@@ -149,7 +149,7 @@ async function follow(service: RedfishService, call: CleanCall<Args>, memo: Memo
   const component = call.args.components[memo.index];
   if (!component) return { kind: "done", output: { updated: memo.updated } };
   const isFollowed = memo.task.length > 0;
-  const tasks = await readTasks(service, call, isFollowed ? { [component.id]: memo.task } : {});
+  const tasks = await readTasks(service, call, isFollowed ? { [component.id]: memo.task } : {}, memo.checks);
   if (tasks.failures.length > 0) return failed(tasks.failures.join(" "));
   const isGone = tasks.gone.length > 0;
   if (component.id in tasks.unfinished && !isGone) {
@@ -157,7 +157,7 @@ async function follow(service: RedfishService, call: CleanCall<Args>, memo: Memo
     // The BMC makes the update at a restart.
     if (isIdle && memo.checks >= CHECKS.SENT && (await restart(call)))
       return wait({ ...memo, state: "RESTARTED", checks: 0 });
-    return wait({ ...memo, checks: isIdle ? memo.checks + 1 : 0 }, tasks.seconds);
+    return wait({ ...memo, checks: isIdle ? memo.checks + 1 : tasks.checks }, tasks.seconds);
   }
   const now: Memo = isFollowed && !isGone ? { ...memo, task: [], end: "TASK" } : memo;
   const version = await versionOf(service, component.id);
@@ -192,7 +192,8 @@ async function follow(service: RedfishService, call: CleanCall<Args>, memo: Memo
     );
   if (!(await restart(call))) return wait(now);
   // A machine that does nothing any more, and has forgotten the task, has ended it.
-  return wait({ ...now, task: [], end: isGone ? "TASK" : now.end, state: "RESTARTED", checks: 0 });
+  const task = tasks.checks > 0 ? memo.task : [];
+  return wait({ ...now, task, end: isGone ? "TASK" : now.end, state: "RESTARTED", checks: 0 });
 }
 
 function unreadImage(url: string, error: unknown): RedfishError {
