@@ -1,7 +1,7 @@
 /** The boot source of the next start, or of every start (DSP0268, ComputerSystem.Boot). */
 import type { BootDevice, BootOptions, BootOverride } from "../../src/drivers/driver.ts";
 import type { RedfishCall } from "./connection.ts";
-import { onlyTimeout, unsupported } from "./error.ts";
+import { RedfishError, onlyFailed, onlyTimeout, unsupported } from "./error.ts";
 import { waitUntil } from "./poll.ts";
 import { at, link, text, texts } from "./resource.ts";
 import type { Resource } from "./resource.ts";
@@ -9,6 +9,7 @@ import type { RedfishService } from "./service.ts";
 import type { RedfishSettings } from "./settings.ts";
 import { findSystem } from "./system.ts";
 import type { Located } from "./system.ts";
+import { virtualCd } from "./virtual-cd.ts";
 
 /** Boot sources of each device, the preferred one first. Virtual media are USB drives on some machines. */
 const TARGETS: Readonly<Record<BootDevice, readonly string[]>> = {
@@ -30,14 +31,20 @@ export async function setBootDevice(
   const holder = await bootResource(service, system);
   const boot = at(holder.resource, "Boot");
   const whole = { ...at(system.resource, "Boot"), ...boot };
-  const target = oneOf(service, whole, "BootSourceOverrideTarget", { values: TARGETS[device], other });
+  const wantedMode = mode ?? call.settings.bootMode;
+  const isOwnMode = wantedMode === undefined || (bootModeOf(whole) ?? wantedMode) === wantedMode;
+  const isMedium = device === "CDROM" && !persistent;
+  const virtual = isMedium ? await virtualCd(service, call, system).catch(onlyFailed) : undefined;
+  if (virtual && !other && isOwnMode && (await isMade(call, virtual))) return;
+  const isOther = other === true && !virtual;
+  const target = oneOf(service, whole, "BootSourceOverrideTarget", { values: TARGETS[device], other: isOther });
   const enabled = oneOf(service, whole, "BootSourceOverrideEnabled", {
     values: [persistent ? "Continuous" : "Once"],
   });
   const wanted = {
     BootSourceOverrideTarget: target,
     BootSourceOverrideEnabled: enabled,
-    ...modeOf(service, whole, mode ?? call.settings.bootMode),
+    ...modeOf(service, whole, wantedMode),
   };
   const { BootSourceOverrideMode: bootMode, ...withoutMode } = wanted;
   const known = bootMode ?? text(whole, "BootSourceOverrideMode");
@@ -53,6 +60,11 @@ export async function setBootDevice(
     Object.entries(wanted).filter(
       ([name, value]) => now[name] !== undefined && text(now, name)?.toLowerCase() !== value.toLowerCase(),
     );
+  /** Some BMCs know no boot source for one start: it begins as requested. */
+  const isKept = (now: Resource) =>
+    !persistent &&
+    text(now, "BootSourceOverrideEnabled") === "Continuous" &&
+    differences(now).every(([name]) => name === "BootSourceOverrideEnabled");
   const readBack = (path: string, seconds: number, isReached: (now: Resource) => boolean) =>
     waitUntil(call, {
       seconds,
@@ -67,12 +79,33 @@ export async function setBootDevice(
   const isSet = text(whole, "BootSourceOverrideMode") === bootMode;
   const path = await send(isSet ? withoutMode : wanted);
   const half = Math.min(APPLIED_SECONDS, (call.deadline.getTime() - Date.now()) / 2000);
-  const now = await readBack(path, half, (read) =>
-    differences(read).every(([name]) => isSet && !(name in withoutMode)),
+  let now = await readBack(
+    path,
+    half,
+    (read) => isKept(read) || differences(read).every(([name]) => isSet && !(name in withoutMode)),
   ).catch(onlyTimeout);
   if (!now || differences(now).length > 0)
-    await readBack(await send(wanted), APPLIED_SECONDS, (read) => differences(read).length === 0);
-  call.log(`BMC ${service.bmc}: boot device ${Object.values(wanted).join(", ")}.`);
+    now = await readBack(await send(wanted), APPLIED_SECONDS, (read) => isKept(read) || differences(read).length === 0);
+  const note = isKept(now) ? "; the BMC keeps it for every start until another one is set" : "";
+  call.log(`BMC ${service.bmc}: boot device ${Object.values(wanted).join(", ")}${note}.`);
+}
+
+/** Whether a change was made that another one can replace. */
+async function isMade(call: RedfishCall<RedfishSettings>, change: () => Promise<void>): Promise<boolean> {
+  try {
+    await change();
+    call.log("The boot device is the virtual CD, by the setting of the manager.");
+    return true;
+  } catch (error) {
+    if (!(error instanceof RedfishError) || error.kind === "AUTHENTICATION") throw error;
+    call.log(error.message);
+    return false;
+  }
+}
+
+function bootModeOf(boot: Resource): BootOptions["mode"] {
+  const mode = text(boot, "BootSourceOverrideMode");
+  return mode === "UEFI" ? "UEFI" : mode === "Legacy" ? "BIOS" : undefined;
 }
 
 /** The firmware mode as the machine names it; nothing for a machine that reports none. */
@@ -95,12 +128,11 @@ export async function readBootDevice(service: RedfishService, settings: RedfishS
   const enabled = text(boot, "BootSourceOverrideEnabled");
   const target = text(boot, "BootSourceOverrideTarget") ?? "None";
   const device = enabled === "Disabled" ? undefined : deviceOf(target);
-  const mode = text(boot, "BootSourceOverrideMode");
+  const mode = bootModeOf(boot);
   return {
     device: device ?? null,
     persistent: device !== undefined && enabled === "Continuous",
-    ...(mode === "UEFI" && { mode: "UEFI" as const }),
-    ...(mode === "Legacy" && { mode: "BIOS" as const }),
+    ...(mode && { mode }),
   };
 }
 

@@ -49,7 +49,7 @@ interface Insertion extends Located, MediaOptions {
 async function insertInto(service: RedfishService, call: MediaCall, drive: Insertion): Promise<void> {
   const { url, writeProtected } = drive;
   if (boolean(drive.resource, "Inserted") === true) {
-    if (text(drive.resource, "Image") === url) return;
+    if (text(drive.resource, "Image") === url && !isEmpty(drive.resource)) return;
     await ejectFrom(service, call, drive);
   }
   const offered = action(drive.resource, "VirtualMedia.InsertMedia");
@@ -73,7 +73,7 @@ async function insertInto(service: RedfishService, call: MediaCall, drive: Inser
     },
     isDone: async () => {
       const now = await service.get(drive.path, "virtual medium");
-      return isInserted(now, url) && text(now, "Image") === url;
+      return isInserted(now, url) && !isEmpty(now) && text(now, "Image") === url;
     },
   };
   const change = async () => service.patch(drive.path, whole, task, refused);
@@ -88,7 +88,7 @@ async function insertInto(service: RedfishService, call: MediaCall, drive: Inser
         });
       })
     : await change();
-  await finish(service, call, outcome, task);
+  await finishTask(service, call, outcome, { what: task, seconds: INSERT_SECONDS });
   await waitUntil(call, {
     seconds: INSERT_SECONDS,
     read: () => service.get(drive.path, "virtual medium"),
@@ -103,7 +103,7 @@ export async function ejectMedium(service: RedfishService, call: MediaCall): Pro
   const paths = await opticalDrives(service, call.settings);
   for (const path of taker !== undefined && paths.includes(taker) ? [taker] : paths) {
     const resource = await service.get(path, "virtual medium");
-    if (!isEmpty(resource)) return ejectFrom(service, call, { path, resource });
+    if (showsMedium(resource)) return ejectFrom(service, call, { path, resource });
   }
 }
 
@@ -111,12 +111,11 @@ async function ejectFrom(service: RedfishService, call: MediaCall, { path }: Loc
   // The action may be offered only while a medium is inserted, so the resource is read again.
   const eject = action(await service.get(path, "virtual medium"), "VirtualMedia.EjectMedia");
   const task = "eject the virtual medium";
+  const refused = { isDone: async () => isEmpty(await service.get(path, "virtual medium")) };
   const outcome = eject
-    ? await service.post(eject.target, {}, task, {
-        isDone: async () => isEmpty(await service.get(path, "virtual medium")),
-      })
-    : await service.patch(path, { Image: null, Inserted: false }, task);
-  await finish(service, call, outcome, task);
+    ? await service.post(eject.target, {}, task, refused)
+    : await service.patch(path, { Image: null, Inserted: false }, task, refused);
+  await finishTask(service, call, outcome, { what: task, seconds: INSERT_SECONDS });
   await waitUntil(call, {
     seconds: INSERT_SECONDS,
     read: () => service.get(path, "virtual medium"),
@@ -130,17 +129,34 @@ function isInserted(medium: Resource, url: string): boolean {
   return boolean(medium, "Inserted") ?? text(medium, "Image") === url;
 }
 
-function isEmpty(medium: Resource): boolean {
-  return !(boolean(medium, "Inserted") ?? text(medium, "Image") !== undefined);
+function showsMedium(medium: Resource): boolean {
+  return boolean(medium, "Inserted") ?? text(medium, "Image") !== undefined;
 }
 
-/** Waits for the end of the task; what became of one that the BMC has no more, the drive itself reports. */
-async function finish(service: RedfishService, call: MediaCall, { tasks }: Outcome, what: string): Promise<void> {
+/** Some BMCs go on showing a medium that is ejected, and report only that nothing is connected. */
+function isEmpty(medium: Resource): boolean {
+  return !showsMedium(medium) || text(medium, "ConnectedVia") === "NotConnected";
+}
+
+/** Whether a drive of the BMC has a medium. */
+export async function hasMedium(service: RedfishService, settings: RedfishSettings): Promise<boolean> {
+  for (const path of await opticalDrives(service, settings))
+    if (!isEmpty(await service.get(path, "virtual medium"))) return true;
+  return false;
+}
+
+/** Waits for the end of a task; what became of one that the BMC has no more, the changed resource reports. */
+export async function finishTask(
+  service: RedfishService,
+  call: MediaCall,
+  { tasks }: Outcome,
+  { what, seconds }: { readonly what: string; readonly seconds: number },
+): Promise<void> {
   if (tasks.length === 0) return;
   const ended = await waitUntil(call, {
-    seconds: INSERT_SECONDS,
+    seconds,
     read: () => readTask(service, tasks),
-    isReached: ({ kind }) => kind !== "RUNNING" && kind !== "UNKNOWN",
+    isReached: (now) => (now.kind === "RUNNING" ? now.isFull : now.kind !== "UNKNOWN"),
     describe: () => `BMC ${service.bmc} did not ${what} in time; try again.`,
   });
   if (ended.kind === "FAILED") throw taskFailure(service, what, ended.reason);
