@@ -13,7 +13,7 @@ import { bootFailure, bootProgress } from "./boot-report.ts";
 import type { Route } from "./boot-report.ts";
 import type { AgentCall } from "./call.ts";
 import { isAlive, isOver, openSessionOf, secondsFromNow } from "./call.ts";
-import { AgentError, isFailureOfDriver, isRefusedForGood, isUnsupported, messageOf } from "./error.ts";
+import { AgentError, isFailureOfDriver, isRefusedForGood, isRefusedForNow, isUnsupported, messageOf } from "./error.ts";
 
 const SEEK_SECONDS = 20;
 const SEEK_POLL_SECONDS = 3;
@@ -117,7 +117,7 @@ async function start(
   if (isOther) await setBootDevice(call, DEVICES[by], how);
   await call.power.set("OFF");
   try {
-    await setBootDevice(call, DEVICES[by], how);
+    await setBootDevice(call, DEVICES[by], how).catch((error: unknown) => setWhileOn(call, DEVICES[by], how, error));
   } catch (error) {
     if (!isUnsupported(error) || isOther) throw error;
     if (by === "MEDIUM" && call.settings.boot === "AUTO") {
@@ -133,6 +133,24 @@ async function start(
   call.progress(10, "the machine was powered on");
   const until = secondsFromNow(call.settings.bootTimeoutSeconds);
   return waitFor({ stage: "STARTED", route: by, until, isOther }, CONTACT_POLL_SECONDS);
+}
+
+/** Some BMCs set a boot device of a machine that is on only. Throws the first error if this one refuses that as well. */
+async function setWhileOn(
+  call: AgentCall,
+  device: (typeof DEVICES)[Route],
+  how: Pick<BootOptions, "other" | "url">,
+  first: unknown,
+): Promise<void> {
+  if (!isRefusedForNow(first)) throw first;
+  call.log(`The boot device is set once more while the machine is on: ${messageOf(first)}`);
+  await call.power.set("ON");
+  const second = await setBootDevice(call, device, how).catch((error: unknown) => ({ error }));
+  call.signal.throwIfAborted();
+  await call.power.set("OFF");
+  if (second === undefined) return;
+  call.log(messageOf(second.error));
+  throw first;
 }
 
 export async function setBootDevice(

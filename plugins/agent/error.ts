@@ -43,6 +43,17 @@ export function isRefusedForGood(error: unknown): boolean {
   return error instanceof Error && "kind" in error && error.kind === "REFUSED" && !passing(error).retryable;
 }
 
+/** Whether an error is a refusal of a BMC that serves, and that another attempt may change. */
+export function isRefusedForNow(error: unknown): boolean {
+  return (
+    error instanceof Error &&
+    "kind" in error &&
+    error.kind === "REFUSED" &&
+    passing(error).retryable &&
+    !passing(error).away
+  );
+}
+
 /** Whether an error is a driver's, and not that its BMC does not serve now. */
 export function isFailureOfDriver(error: unknown): boolean {
   return error instanceof Error && error.name === "DriverError" && !passing(error).away;

@@ -134,10 +134,17 @@ export function connect(call: RedfishCall): Connection {
  */
 export function isRefusal(answer: HttpAnswer): boolean {
   const { status } = answer;
+  if (isAnsweredElsewhere(answer)) return false;
   if (status === 501 || (status >= 300 && status < 500)) return status !== 408;
   const body = resourceOf(answer.body) ?? {};
   if (status === 503) return answer.header("retry-after") !== undefined || isError(body);
   return status >= 500 && status !== 502 && status !== 504 && saysWhy(body);
+}
+
+/** Whether a request was processed, and its result is at another place of the service (RFC 9110, 15.4.4). */
+export function isAnsweredElsewhere({ status, header }: HttpAnswer): boolean {
+  const [location, base] = [header("location") ?? "", "http://bmc"];
+  return status === 303 && URL.canParse(location, base) && new URL(location, base).pathname.startsWith("/redfish/");
 }
 
 /** Whether an answer is that of a BMC that restarts, or of the gateway in front of it. */

@@ -57,7 +57,7 @@ const BAD_BODY: ReadonlySet<number> = new Set([400, 422]);
 /** Statuses and messages about a condition that passes. */
 const NOT_NOW_STATUS: ReadonlySet<number> = new Set([423, 425, 429]);
 const NOT_NOW =
-  /^(ServiceTemporarilyUnavailable|ResourceInUse)$|(In|During|Under)(System)?Post$|(Busy|NotReady|InTransition)$/i;
+  /^(ServiceTemporarilyUnavailable|ResourceInUse)$|(In|During|Under)(System)?Post$|(Busy|NotReady(Retry)?|InTransition)$/i;
 const NOT_NOW_TEXT =
   /\bperforming POST\b|\b(in|under|during|until|after|completes?|finish(es)?) (the )?(system |server )?POST\b(?! (request|body|method|data|payload|operation|call))|\bPOST (is |has )?(not )?(yet )?(in progress|complet|finish)|\bat this time\b|\btemporarily\b|\btry (it )?again later\b|\bnot (yet )?ready\b|\bretry (\w+ ){0,3}(later|after (a|some|several|\d+) )|\b(is|in) (currently |already )?((re)?(starting|booting|initiali[sz]ing)|busy|transition)\b/i;
 

@@ -4,7 +4,7 @@
  */
 import { Readable } from "node:stream";
 import type { DriverMemory, Json } from "../../src/drivers/driver.ts";
-import { connect, isAway, isRefusal } from "./connection.ts";
+import { connect, isAnsweredElsewhere, isAway, isRefusal } from "./connection.ts";
 import type { Connection, HttpAnswer, HttpRequest, RedfishCall } from "./connection.ts";
 import { RedfishError, onlyFailed } from "./error.ts";
 import { pause } from "./poll.ts";
@@ -61,6 +61,8 @@ const LOGINS_MAX = 2;
 /** For a change that the BMC cannot make yet: the self-test of a machine takes minutes. */
 const NOT_NOW_SECONDS = 300;
 const NOT_NOW_WAIT_MAX = 15;
+/** Repetitions of a change after errors of the BMC itself. */
+const FAULTS_MAX = 2;
 /** Time that is left of a call for the last request. */
 const LAST_TRY_MS = 2_000;
 const MEMBERS_MAX = 10_000;
@@ -227,13 +229,17 @@ export class RedfishService {
     const { spare = {}, optional = [], isDone, seconds } = refused;
     const end = Math.min(this.#call.deadline.getTime() - LAST_TRY_MS, Date.now() + NOT_NOW_SECONDS * 1000);
     const tried = new Set<string>();
+    let faults = 0;
     let change = given;
     for (let wait = 1; ;) {
       tried.add(JSON.stringify([change.path, change.body]));
       const answer = await this.#sendChange(change, seconds);
-      if (answer.status < 300 || !isRefusal(answer)) return this.#outcome(change, answer);
+      const isFault = change.method === "PATCH" && isInternal(answer);
+      if (!isFault && (answer.status < 300 || !isRefusal(answer))) return this.#outcome(change, answer);
+      if (isFault) faults += 1;
       const mayMove = change.method === "PATCH" && change.path === given.path;
-      const remedy = remedyOf(answer, { ...change, spare, optional, mayMove });
+      const repeat = isFault && faults <= FAULTS_MAX ? ({ kind: "WAIT" } as const) : undefined;
+      const remedy = remedyOf(answer, { ...change, spare, optional, mayMove }) ?? repeat;
       const mayWait = remedy?.kind === "WAIT" && Date.now() + wait * 1000 < end;
       if (mayWait) await pause(wait, this.#call.signal);
       const isAsAsked = !NO_STATE.has(answer.status) && (await isDone?.().catch(onlyFailed));
@@ -364,7 +370,8 @@ export class RedfishService {
 
   #outcome({ path, task }: Pick<Change, "path" | "task">, answer: HttpAnswer): Outcome {
     const body = resourceOf(answer.body) ?? {};
-    if (answer.status >= 300 || reportsError(body)) {
+    const isElsewhere = isAnsweredElsewhere(answer);
+    if ((answer.status >= 300 && !isElsewhere) || reportsError(body)) {
       const { kind, retryable, status, message } = this.#refusal(task, answer);
       // A change that is refused for the moment has been asked for again already.
       const away = isAway(answer) && !this.#connection.hasActed;
@@ -372,13 +379,13 @@ export class RedfishService {
       throw new RedfishError({ kind, retryable, message, effect, away, status: status ?? answer.status });
     }
     // A page is an answer of a web server, as of its login.
-    if (answer.body.trimStart().startsWith("<"))
+    if (!isElsewhere && answer.body.trimStart().startsWith("<"))
       throw this.#flaw(`was asked to ${task}, and its answer is a page: ${quoted(answer.body)}`, {
         effect: "UNKNOWN",
         status: answer.status,
       });
     // Some BMCs name the task in a message only, and some answer with the task, but not with status 202.
-    const isAccepted = answer.status === 202 || stateOf(body) !== undefined;
+    const isAccepted = answer.status === 202 || isElsewhere || stateOf(body) !== undefined;
     const named = [answer.header("location"), text(body, "@odata.id"), text(body, "TaskMonitor")];
     const mentioned = messagesOf(body).flatMap((one) => one.match(/\/redfish\/v1\/[\w./-]*\w/g) ?? []);
     const certain = [...named, ...mentioned].filter((one) => one !== undefined && TASK_PATH.test(one));
@@ -422,6 +429,11 @@ export class RedfishService {
     const away = (isAway(answer) || isEarly) && !this.#connection.hasActed;
     return new RedfishError({ kind: "REFUSED", status, message, retryable, away });
   }
+}
+
+/** Whether an answer reports an error of the BMC itself, after which it may have made the change or not. */
+function isInternal({ status, body }: HttpAnswer): boolean {
+  return status === 500 || (status < 300 && reportsError(resourceOf(body) ?? {}));
 }
 
 /** Whether an answer says that the session has ended; some BMCs do so with another status than 401. */

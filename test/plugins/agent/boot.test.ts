@@ -83,6 +83,25 @@ test("a BMC that refuses the medium for good has the machine booted from the net
   expect((await other.perform("clean", "boot_agent")).result).toMatchObject({ kind: "failed", errorKind: "REFUSED" });
 });
 
+test("BMC that sets a boot device only while the machine is on has it set then, and the machine restarted [R-1327]", async () => {
+  using lab = new AgentLab();
+  const { power } = lab.call();
+  const setBootDevice: typeof power.setBootDevice = async (device, options) => {
+    if (lab.power === "OFF") throw driverError("REFUSED", "BMC b refused (500): internal error.", true);
+    await power.setBootDevice(device, options);
+  };
+  const { result } = await lab.perform("clean", "boot_agent", { power: { ...power, setBootDevice } });
+  expect(result.kind).toBe("done");
+  expect(lab.journal).toEqual(["open ISO", "insert", "ON", "device CDROM", "OFF", "ON", "eject"]);
+});
+
+test("machine whose BMC refuses the boot device in both states of power is left off, with the first reason [R-1327]", async () => {
+  const refuses = { "device CDROM": driverError("REFUSED", "BMC b refused (500): internal error.", true) };
+  using lab = new AgentLab({ refuses });
+  expect((await lab.perform("clean", "boot_agent")).result).toMatchObject({ reason: expect.stringContaining("500") });
+  expect(lab.power).toBe("OFF");
+});
+
 test("a medium that was not fetched since the start is started once more by its other boot source [R-802]", async () => {
   using lab = new AgentLab({ reaches: "NOTHING" });
   const { result } = await lab.perform("clean", "boot_agent");
