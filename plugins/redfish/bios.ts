@@ -56,8 +56,8 @@ export function biosAttributes({ resource, pending, registry }: Bios): BiosAttri
   const current = at(resource, "Attributes");
   const next = at(pending, "Attributes");
   return Object.entries(current).map(([name, value]) => {
-    const later = valueOf(next[name]);
     const attribute = attributeOf(name, valueOf(value), registry.get(name));
+    const later = ofType(attribute.type, valueOf(next[name]));
     const isSame = later === undefined || later === attribute.value || attribute.type === "PASSWORD";
     return isSame ? attribute : { ...attribute, pending: later };
   });
@@ -101,12 +101,19 @@ function attributeOf(name: string, value: BiosValue | undefined, entry: Resource
     name,
     title: text(entry, "DisplayName") ?? null,
     type,
-    value: type === "PASSWORD" ? null : (value ?? null),
+    value: type === "PASSWORD" ? null : (ofType(type, value) ?? null),
     ...(type === "ENUMERATION" && allowed.length > 0 && { allowedValues: allowed }),
     ...(minimum !== undefined && { minimum }),
     ...(maximum !== undefined && { maximum }),
     readOnly: boolean(entry, "ReadOnly") === true || boolean(entry, "GrayOut") === true,
   };
+}
+
+/** Some BMCs give numbers and truth values as texts. */
+function ofType(type: BiosAttribute["type"], value: BiosValue | undefined): BiosValue | undefined {
+  if (type === "INTEGER") return number({ value }, "value") ?? value;
+  const isTruth = type === "BOOLEAN" && typeof value === "string" && /^(true|false)$/i.test(value);
+  return isTruth ? value.toLowerCase() === "true" : value;
 }
 
 function typeOf(value: BiosValue | undefined): BiosAttribute["type"] {
