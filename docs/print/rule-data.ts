@@ -882,6 +882,50 @@ export const RULES: readonly RuleSection[] = [
         rule: "Of a BMC with several systems the node is the only one that can boot. Where several can, the setting `system` names one, and a discovery has a result for each.",
       },
       {
+        id: "R-1324",
+        rule: "Boards of GPUs and DPUs that a BMC lists as systems are neither chosen nor asked beside a server, also where they fail.",
+      },
+      {
+        id: "R-1325",
+        rule: "Where a manager has a boot source of its own for a virtual CD, a medium is started by it first, and then by `Cd`.",
+      },
+      {
+        id: "R-1326",
+        rule: "A task that shows 100 %, but no end, for five minutes counts as one that the BMC has forgotten: the machine shows what became of it.",
+      },
+      {
+        id: "R-1327",
+        rule: "A change of a resource that the BMC answers with an error of its own is read back and sent again; the agent has a boot device set while the machine is on where it is refused while it is off.",
+      },
+      {
+        id: "R-1328",
+        rule: "A boot source that a BMC keeps for every start is accepted for one start, with a line in the log.",
+      },
+      {
+        id: "R-1329",
+        rule: "A drive that shows a medium which is not connected is empty.",
+      },
+      {
+        id: "R-1330",
+        rule: "A request that is answered with 303 and a path of the service was made, and is followed there.",
+      },
+      {
+        id: "R-1331",
+        rule: "BIOS attributes that are numbers or truth values are so for the driver too where the BMC gives them as texts.",
+      },
+      {
+        id: "R-1332",
+        rule: "Control characters in a BMC's texts do not make its answer unreadable.",
+      },
+      {
+        id: "R-1333",
+        rule: "A system without any value, or a BMC that lists none, fails as one that may be asked again.",
+      },
+      {
+        id: "R-1334",
+        rule: "A system with another serial number and another UUID than before is refused until an inspection has read it, as far as the process remembers.",
+      },
+      {
         id: "R-393",
         rule: "What a machine does not offer fails as UNSUPPORTED with what it offers; one that does not say what it offers is asked.",
       },
