@@ -107,7 +107,7 @@ async function readSystem(service: RedfishService, path: string): Promise<Resour
 }
 
 /** IDs of boards within a server that BMCs list as systems, and that fail or look like servers until they run. */
-const BOARD = /^hgx|base_?board|^bluefield|^dpu/i;
+const BOARD = /^hgx|base_?board|^ubb|^bluefield|^dpu/i;
 
 /** The systems that are servers by their IDs; all if none is. */
 function serversOf(paths: readonly string[]): readonly string[] {

@@ -175,6 +175,13 @@ describe("answers that say less or other than what is", () => {
     expect(await lab.step("apply_bios_settings", { settings })).toMatchObject({ kind: "done" });
   });
 
+  test("BIOS settings are sent after the restart that an earlier change waits for [R-780]", async () => {
+    await using lab = await redfishLab({ traits: quirk("bios-job-waits") });
+    const settings = { NumaNodesPerSocket: 4 };
+    expect(await lab.step("apply_bios_settings", { settings })).toMatchObject({ kind: "done" });
+    expect(lab.bmc.state.bios).toMatchObject(settings);
+  });
+
   test("control characters within texts do not make an answer unreadable [R-1332]", async () => {
     await using lab = await redfishLab();
     lab.bmc.faults.add({ kind: "control-characters" });

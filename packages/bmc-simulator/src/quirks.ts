@@ -432,6 +432,17 @@ export const QUIRKS: Readonly<Record<QuirkName, Quirk>> = {
         ? refuse(400, "PropertyUnknown", "The property is not known.")
         : undefined,
   },
+  /** Changes of BIOS settings are refused until the first start, as another one waits for it. */
+  "bios-job-waits": {
+    before: ({ bmc, method, path }) =>
+      method === "PATCH" && path.includes("/Bios") && bmc.state.bootedFrom === null
+        ? refuse(
+            400,
+            "SYS011",
+            "Pending configuration values are already committed, unable to perform another set operation.",
+          )
+        : undefined,
+  },
   /** The first two reads of the system show nothing but its name. */
   "system-is-empty": {
     after: (request, shown) =>

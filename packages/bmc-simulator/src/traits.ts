@@ -85,6 +85,7 @@ export type QuirkName =
   | "once-is-kept"
   | "bios-as-texts"
   | "bios-without-apply-time"
+  | "bios-job-waits"
   | "system-is-empty"
   | "message-is-no-list";
 

@@ -27,6 +27,8 @@ type Args = Output<typeof args>;
 
 /** Reads after the restart and the end of the BMC's task: half an hour. A start with new settings takes minutes. */
 const CHECKS_MAX = 180;
+/** Reads for a change of another client that the restart has made, before the own one is sent: five minutes. */
+const HELD_CHECKS = 30;
 
 export function applyBiosSettings(memory: DriverMemory | undefined): CleanStep<Args> {
   return {
@@ -59,12 +61,36 @@ async function apply(service: RedfishService, call: CleanCall<Args>): Promise<St
     return failed(`The BIOS of this machine does not accept: ${flaws.join("; ")}.`, call.memo === null);
   const changes = Object.fromEntries(names.map((name) => [name, settings[name]]));
   const isSent = names.every((name) => attributes.get(name)?.pending === changes[name]);
-  const task = isSent ? [] : await send(service, call, bios, changes);
+  const task = isSent ? [] : await send(service, call, bios, changes).catch(onlyHeld);
+  if (task === undefined)
+    return restartFor(service, call, {
+      changed: names,
+      task: [],
+      checks: 0,
+      restarted: false,
+      resent: false,
+      held: true,
+    });
   // The answer was lost. The settings for the next start show whether the BMC has the change.
   if (task === null) return { kind: "wait", seconds: POLL_SECONDS, memo: "SENT" };
   call.log(`BIOS settings for the next start: ${names.join(", ")}.`);
-  return restartFor(service, call, { changed: names, task, checks: 0, restarted: false, resent: false });
+  return restartFor(service, call, {
+    changed: names,
+    task,
+    checks: 0,
+    restarted: false,
+    resent: false,
+    held: false,
+  });
 }
+
+/** Undefined for a refusal because an earlier change waits for a restart; other errors are thrown. */
+function onlyHeld(error: unknown): undefined {
+  const isHeld = error instanceof RedfishError && error.effect === "NONE" && HELD.test(error.message);
+  if (!isHeld) throw error;
+}
+
+const HELD = /\balready (been )?(committed|scheduled)\b|\bjob .*\b(pending|scheduled|exists)\b/i;
 
 /** The BMC's task; null if it is not known whether the BMC has made the change. */
 async function send(
@@ -123,7 +149,7 @@ async function follow(
   const hasEnded = activity === "NONE" || activity === "UNREPORTED";
   if (missing.length === 0 && hasEnded) return { kind: "done", output: { changed: memo.changed } };
   // Settings that were not sent can change with those that were; and a machine can take a change, and not make it.
-  const mayResend = others.length > 0 || (memo.checks >= CHECKS_MAX && !isPending);
+  const mayResend = others.length > 0 || (memo.checks >= (memo.held ? HELD_CHECKS : CHECKS_MAX) && !isPending);
   if (hasEnded && mayResend && !memo.resent) return resend(service, call, memo, missing);
   if (memo.checks < CHECKS_MAX || !hasEnded) return wait({ ...memo, checks: memo.checks + 1 });
   const reason = `The machine was restarted, but still reports other values of: ${missing.join(", ")}.`;
@@ -171,7 +197,10 @@ function flawOf(bios: Bios, attribute: BiosAttribute | undefined, name: string, 
   return maximum !== undefined && Number(value) > maximum ? [`${name} is at most ${maximum}`] : [];
 }
 
-/** `changed`: names of attributes. `task`: of the BMC, empty if there is none. Earlier releases have no `restarted`. */
+/**
+ * `changed`: names of attributes. `task`: of the BMC, empty if there is none. Earlier releases have no `restarted`.
+ * `held`: the change was refused, as an earlier one waited for the restart.
+ */
 const memoSchema = lazySchema((z) =>
   z.object({
     changed: z.array(z.string()),
@@ -179,6 +208,7 @@ const memoSchema = lazySchema((z) =>
     checks: z.int().min(0),
     restarted: z.boolean().default(true),
     resent: z.boolean().default(false),
+    held: z.boolean().default(false),
   }),
 );
 
