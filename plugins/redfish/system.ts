@@ -98,7 +98,7 @@ export async function findSystems(
   throw choice(service, what, members);
 }
 
-/** What a system lacks is taken for what it does not offer, so one without any value is not taken for an answer. */
+/** A system that lacks a member counts as one that does not offer it, so one without any value is no answer. */
 async function readSystem(service: RedfishService, path: string): Promise<Resource> {
   const resource = await service.get(path, "system");
   if (hasContent(resource)) return resource;

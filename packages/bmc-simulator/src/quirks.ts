@@ -412,7 +412,7 @@ export const QUIRKS: Readonly<Record<QuirkName, Quirk>> = {
       one["Inserted"] === true ? one : { ...one, Inserted: true, Image: "http://10.0.0.1/old.iso" },
     ),
   },
-  /** What becomes a task is answered with 303 and the path of the task. */
+  /** A request that becomes a task is answered with 303 and the path of the task. */
   "answers-elsewhere": {},
   /** Numbers and truth values of BIOS attributes are texts. */
   "bios-as-texts": {
