@@ -135,7 +135,7 @@ async function start(
   return waitFor({ stage: "STARTED", route: by, until, isOther }, CONTACT_POLL_SECONDS);
 }
 
-/** Some BMCs set a boot device of a machine that is on only. Throws the first error if this one refuses that as well. */
+/** Some BMCs set the boot device only while the machine is on. Throws the first error if the second try fails too. */
 async function setWhileOn(
   call: AgentCall,
   device: (typeof DEVICES)[Route],

@@ -98,7 +98,7 @@ export async function findSystems(
   throw choice(service, what, members);
 }
 
-/** A system that lacks a member counts as one that does not offer it, so one without any value is no answer. */
+/** A system without a member counts as one that does not offer it; one without any value proves nothing. */
 async function readSystem(service: RedfishService, path: string): Promise<Resource> {
   const resource = await service.get(path, "system");
   if (hasContent(resource)) return resource;

@@ -81,7 +81,7 @@ export type Tasks = Readonly<Record<string, readonly string[]>>;
 export interface ReadTasks {
   /** Tasks whose end the BMC has not reported. */
   readonly unfinished: Readonly<Record<string, string[]>>;
-  /** Those of them that the BMC has no more, or has shown as full for minutes: the machine shows what became of them. */
+  /** Those of them that the BMC has no more, or has shown as full for minutes: the state of the machine decides. */
   readonly gone: readonly string[];
   /** Reads in a row at which one was full. */
   readonly checks: number;
