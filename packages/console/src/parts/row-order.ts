@@ -42,8 +42,8 @@ export function orderRows<Row extends { readonly id: string }>(
 ): RowOrder<Row> {
   // What was sorted before is nearly sorted still, and then cheap to sort.
   const kept = before.map(({ id }) => items.get(id)).filter((row) => row !== undefined);
-  const known = new Set(kept.length === items.size ? [] : kept.map(({ id }) => id));
-  const all = kept.length === items.size ? kept : [...kept, ...[...items.values()].filter(({ id }) => !known.has(id))];
+  const known = new Set(kept);
+  const all = [...kept, ...[...items.values()].filter((row) => !known.has(row))];
   const sorted = all.toSorted(compare);
   return isHeld ? { rows: all, movedCount: movedBetween(all, sorted) } : { rows: sorted, movedCount: 0 };
 }

@@ -137,20 +137,18 @@ function useMatching({ filter, flaw, isLive }: ReadFilter): Matching {
     if (!flaw) kept.current = store;
     if (isReady) earlier.current = now;
   });
-  const view = isReady ? now : { ...earlier.current, isWhole: false };
-  return view;
+  return isReady ? now : { ...earlier.current, isWhole: false };
 }
 
 /** `reorders`: another number orders the rows though they are held. */
 function useOrder(items: ReadonlyMap<string, NodeRow>, sort: Sort, isHeld: boolean, reorders: number) {
-  const { by, isDescending } = sort;
-  const content = `${by} ${isDescending} ${reorders}`;
+  const content = `${sort.by} ${sort.isDescending} ${reorders}`;
   const before = useRef<{ readonly rows: readonly NodeRow[]; readonly content: string }>({ rows: [], content: "" });
   const order = useMemo(
     () =>
       orderRows(
         before.current.rows,
-        { items, compare: compareNodes({ by, isDescending }) },
+        { items, compare: compareNodes(sort) },
         isHeld && before.current.content === content,
       ),
     [items, content, isHeld],
