@@ -8,7 +8,7 @@ import type { AnyCall } from "../support/driver.ts";
 import { eventually } from "../support/eventually.ts";
 import { claimRun } from "../../src/engine/execution/claim/claim.ts";
 import type { ClaimParts, ClaimReads } from "../../src/engine/execution/claim/claim.ts";
-import { OpenLedger } from "../../src/engine/execution/commit/ledger.ts";
+import { Ledger } from "../../src/engine/execution/commit/ledger.ts";
 import type { Transaction } from "../../src/engine/transaction.ts";
 import { lockRun } from "../../src/store/runs/run-locks.ts";
 import { runStatement } from "../../src/store/postgres/statements.ts";
@@ -166,7 +166,7 @@ describe("claim of a parked run", () => {
     const { id, runId } = await parkedRun();
     const run = await ostler.database.transaction((tx) => lockRun(tx, runId));
     if (!run) throw new Error("The run is gone.");
-    const ledger = new OpenLedger({} as Transaction, { ...run, ...changes }, true);
+    const ledger = new Ledger({} as Transaction, { ...run, ...changes }, true);
     expect(await claimRun({} as ClaimParts, ledger, run, {} as ClaimReads)).toEqual({ kind: "RELEASE" });
     expect(ledger.notes).toMatchObject({ run: noted, hops: [], begun: [], end: null });
     await ostler.engine.abort(ALICE, { work: { operationId: id } });

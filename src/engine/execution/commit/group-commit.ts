@@ -23,8 +23,8 @@ import { isDatabaseUnavailable, sqlState } from "../../../store/postgres/connect
 import type { LockedRun } from "../../../store/runs/run-locks.ts";
 import { lockRuns } from "../../../store/runs/run-locks.ts";
 import { FencedError } from "../claim/claimed-run.ts";
-import { OpenLedger, storeLedgers } from "./ledger.ts";
-import type { Ledger, StoreParts } from "./ledger.ts";
+import { Ledger, storeLedgers } from "./ledger.ts";
+import type { StoreParts } from "./ledger.ts";
 import type { Transact, Transaction } from "../../transaction.ts";
 
 /**
@@ -112,14 +112,14 @@ export class GroupCommit<Reads> {
     const reads = await this.#readFor(transaction, group, runs);
     const results: (readonly [Entry<Reads>, unknown])[] = [];
     const postponed: Entry<Reads>[] = [];
-    const ledgers: OpenLedger[] = [];
+    const ledgers: Ledger[] = [];
     for (const entry of group) {
       const run = runs.get(entry.runId);
       if (!run) {
         postponed.push(entry);
         continue;
       }
-      const ledger = new OpenLedger(transaction, run, group.length === 1);
+      const ledger = new Ledger(transaction, run, group.length === 1);
       try {
         results.push([entry, await entry.change(ledger, reads.get(entry.runId))]);
         ledgers.push(ledger);
@@ -158,7 +158,7 @@ export class GroupCommit<Reads> {
           const runs = await lockRuns(transaction.tx, [entry.runId]);
           const run = runs.get(entry.runId);
           if (!run) return null;
-          const ledger = new OpenLedger(transaction, run, true);
+          const ledger = new Ledger(transaction, run, true);
           const reads = await this.#readFor(transaction, [entry], runs);
           const result = await entry.change(ledger, reads.get(entry.runId));
           await storeLedgers(transaction, this.#parts, [ledger]);

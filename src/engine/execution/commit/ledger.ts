@@ -28,48 +28,14 @@ import { changeNodes } from "../../transaction.ts";
 import type { Hop, Transaction } from "../../transaction.ts";
 import { wakeStopped } from "../../scheduling/waiting-runs.ts";
 
-/** The share of one run in a transaction that holds its lock. */
-export interface Ledger {
-  readonly transaction: Transaction;
-  /** As it was locked. */
-  readonly run: LockedRun;
-  /** When the transaction began, by the database's clock. */
-  readonly now: Date;
-  /** True if no other run shares the transaction: only then may a change take long or lock other runs. */
-  readonly hasOwnTransaction: boolean;
-  /** An empty change raises the run's revision, so that watchers look at it again. */
-  changeRun(change: ClaimedRunChange): void;
-  beginAttempt(attempt: AttemptRow): void;
-  changeAttempt(attempt: Pick<AttemptRow, "runId" | "step" | "number">, change: ClaimedAttemptChange): void;
-  /** Moves the node, which is in `from`, along an edge. Returns its new state; throws if the table has no such edge. */
-  moveNode(
-    from: NodeState,
-    event: NodeEvent,
-    why: Omit<NonNullable<Hop["why"]>, "event">,
-    change: Omit<ClaimedNodeChange, "state">,
-  ): NodeState;
-  /** Changes the node without moving it. */
-  changeNode(state: NodeState, change: Omit<ClaimedNodeChange, "state">): void;
-  addInventory(row: NewInventory): void;
-  /** Stores inputs of the node's deployment. */
-  noteInputs(inputs: Omit<NewInputs, "nodeId">): void;
-  addLines(rows: readonly StepLogRow[]): void;
-  /** Ends the run, which may end, undo or stop other runs of its operation. */
-  endRun(state: FinalRunState, change?: { readonly failure?: Failure; readonly leftAs?: LockedRun["leftAs"] }): void;
-  /** The run is parked where a stop ends it: wakes it if a stop has been requested in the meantime. */
-  wakeIfStopped(): void;
-  /** Runs when everything is stored, before the commit. */
-  afterwards(effect: () => Promise<void>): void;
-  /** Runs after the commit. */
-  afterCommit(effect: () => void): void;
-}
-
 type NewInventory = Parameters<typeof insertInventories>[1][number];
+
+type AttemptKey = Pick<AttemptRow, "runId" | "step" | "number">;
 
 interface Notes {
   run: ClaimedRunChange | null;
   readonly begun: AttemptRow[];
-  readonly attempts: Map<string, Pick<AttemptRow, "runId" | "step" | "number"> & { change: ClaimedAttemptChange }>;
+  readonly attempts: Map<string, AttemptKey & { change: ClaimedAttemptChange }>;
   readonly hops: Hop[];
   readonly inventories: NewInventory[];
   inputs: Omit<NewInputs, "nodeId"> | null;
@@ -83,11 +49,17 @@ interface Notes {
 /** Thrown to run the change again in a transaction of its own. */
 export class NeedsOwnTransactionError extends Error {}
 
-/** A ledger with its notes. */
-export class OpenLedger implements Ledger {
+/** The changes of a node that leave its state. */
+type PlainChange = Omit<ClaimedNodeChange, "state">;
+
+/** The share of one run in a transaction that holds its lock. */
+export class Ledger {
   readonly transaction: Transaction;
+  /** As it was locked. */
   readonly run: LockedRun;
+  /** True if no other run shares the transaction: only then may a change take long or lock other runs. */
   readonly hasOwnTransaction: boolean;
+  /** For `storeLedgers`. */
   readonly notes: Notes = {
     run: null,
     begun: [],
@@ -108,10 +80,12 @@ export class OpenLedger implements Ledger {
     this.hasOwnTransaction = hasOwnTransaction;
   }
 
+  /** When the transaction began, by the database's clock. */
   get now(): Date {
     return this.run.lockedAt;
   }
 
+  /** An empty change raises the run's revision, so that watchers look at it again. */
   changeRun(change: ClaimedRunChange): void {
     this.notes.run = { ...this.notes.run, ...change };
   }
@@ -120,24 +94,26 @@ export class OpenLedger implements Ledger {
     this.notes.begun.push(attempt);
   }
 
-  changeAttempt({ runId, step, number }: Parameters<Ledger["changeAttempt"]>[0], change: ClaimedAttemptChange): void {
+  changeAttempt({ runId, step, number }: AttemptKey, change: ClaimedAttemptChange): void {
     const { attempts } = this.notes;
     const key = `${step}:${number}`;
     attempts.set(key, { runId, step, number, change: { ...attempts.get(key)?.change, ...change } });
   }
 
+  /** Moves the node, which is in `from`, along an edge. Returns its new state; throws if the table has no such edge. */
   moveNode(
     from: NodeState,
     event: NodeEvent,
     why: Omit<NonNullable<Hop["why"]>, "event">,
-    change: Omit<ClaimedNodeChange, "state">,
+    change: PlainChange,
   ): NodeState {
     const to = next(from, event);
     this.#addHop(from, { ...why, event }, { ...change, state: to });
     return to;
   }
 
-  changeNode(state: NodeState, change: Omit<ClaimedNodeChange, "state">): void {
+  /** Changes the node without moving it. */
+  changeNode(state: NodeState, change: PlainChange): void {
     this.#addHop(state, null, change);
   }
 
@@ -154,6 +130,7 @@ export class OpenLedger implements Ledger {
     this.notes.inventories.push(row);
   }
 
+  /** Stores inputs of the node's deployment. */
   noteInputs(inputs: Omit<NewInputs, "nodeId">): void {
     this.notes.inputs = { ...this.notes.inputs, ...inputs };
   }
@@ -162,6 +139,7 @@ export class OpenLedger implements Ledger {
     this.notes.lines.push(...rows);
   }
 
+  /** Ends the run, which may end, undo or stop other runs of its operation. */
   endRun(
     state: FinalRunState,
     change: { readonly failure?: Failure; readonly leftAs?: LockedRun["leftAs"] } = {},
@@ -180,14 +158,17 @@ export class OpenLedger implements Ledger {
     notes.end = { state, failure: change.failure ?? null };
   }
 
+  /** The run is parked where a stop ends it: wakes it if a stop has been requested in the meantime. */
   wakeIfStopped(): void {
     this.notes.wakesIfStopped = true;
   }
 
+  /** Runs when everything is stored, before the commit. */
   afterwards(effect: () => Promise<void>): void {
     this.notes.afterwards.push(effect);
   }
 
+  /** Runs after the commit. */
   afterCommit(effect: () => void): void {
     this.notes.afterCommit.push(effect);
   }
@@ -202,7 +183,7 @@ export interface StoreParts extends FinishParts {
 export async function storeLedgers(
   transaction: Transaction,
   parts: StoreParts,
-  ledgers: readonly OpenLedger[],
+  ledgers: readonly Ledger[],
 ): Promise<void> {
   const { tx } = transaction;
   const notes = ledgers.map((ledger) => ledger.notes);
