@@ -339,7 +339,7 @@ export const PARTS: Readonly<Record<string, PartRule>> = {
   },
   "src/engine/power": {
     purpose: "Reading the power of nodes, in the background and on request.",
-    imports: ["src/engine/input", "src/engine/execution", "src/engine/transaction.ts"],
+    imports: ["src/engine/input", "src/engine/execution", "src/engine/context.ts", "src/engine/transaction.ts"],
   },
 };
 

@@ -4,6 +4,8 @@ import type { Log } from "../log.ts";
 import type { Observer } from "../observer.ts";
 import type { Provisioning } from "./input/agent-media.ts";
 import type { KnownPlans } from "./plans/known-plans.ts";
+import type { Database } from "../store/postgres/database.ts";
+import type { Notifier } from "../store/postgres/notifier.ts";
 import type { Keyring } from "../store/secrets/keyring.ts";
 import type { Transact } from "./transaction.ts";
 
@@ -15,13 +17,19 @@ export interface Principals {
   readonly issuers: readonly string[];
 }
 
-export interface EngineContext {
+/** The parts of the process that the work of the engine uses. */
+export interface EngineParts {
+  readonly database: Database;
   readonly transact: Transact;
   readonly registry: Registry;
   /** Encrypts and decrypts secrets. */
   readonly keyring: Keyring;
+  readonly notifier: Notifier;
   readonly observer: Observer;
   readonly log: Log;
+}
+
+export interface EngineContext extends Omit<EngineParts, "database" | "notifier"> {
   /** Null: the service has no provisioning listener. */
   readonly provisioning: Provisioning | null;
   /** Folder with the files of stored images; null: this service stores none. */

@@ -17,7 +17,7 @@ import type { VerbRequest } from "./admission/request-terms.ts";
 import { pendingChanges } from "./admission/pending-changes.ts";
 import { restartWork } from "./admission/restart.ts";
 import { createAgents } from "./agents/create-agents.ts";
-import type { EngineContext, Principals } from "./context.ts";
+import type { EngineContext, EngineParts, Principals } from "./context.ts";
 import { discoverNodes } from "./discovery/discover.ts";
 import { interruptDiscovery, selectedDiscovery, stopDiscoveryTimeout } from "./discovery/interrupt-discovery.ts";
 import { NodeProbes } from "./discovery/node-probes.ts";
@@ -202,11 +202,11 @@ export async function createEngine(options: EngineOptions) {
 async function createParts(options: EngineOptions) {
   const { database, registry, keyring, notifier, log, concurrency, observer = noopObserver } = options;
   const transact = createTransact(database, notifier, observer);
-  const clock = new ClockWatch({ database, log, observer });
+  const shared: EngineParts = { database, transact, registry, keyring, notifier, observer, log };
+  const clock = new ClockWatch(shared);
   const claiming = { reader: database.claims, log, observer, checkClock: () => clock.check() };
   const leases = new Leases(database.claims);
   const claims = new ClaimLoop({ ...claiming, leases, notifier, concurrency });
-  const shared = { database, transact, registry, keyring, observer, log };
   const { agents, bindAgent } = createAgents({
     ...shared,
     reader: database.reader,
@@ -215,7 +215,6 @@ async function createParts(options: EngineOptions) {
   const slots = createSlotScheduler(shared);
   const runner = new Runner({
     ...shared,
-    notifier,
     leases,
     dueIn: (seconds) => claims.pokeIn(seconds),
     concurrency,
@@ -227,7 +226,7 @@ async function createParts(options: EngineOptions) {
   });
   const prober = new Prober({ ...shared, probeMs: options.probeMs ?? PROBE_MS });
   const nodeProbes = new NodeProbes({ ...shared, probeMs: options.probeMs });
-  const powerReader = new PowerReader({ ...shared, notifier, patienceMs: options.patienceMs });
+  const powerReader = new PowerReader({ ...shared, patienceMs: options.patienceMs });
   const context: EngineContext = {
     transact,
     registry,

@@ -1,18 +1,14 @@
 /** The parts that the functions of agents share, and the check of an agent's credentials. */
-import type { Log } from "../../log.ts";
 import { agentSessionById } from "../../store/runs/agent-sessions.ts";
 import type { AgentSessionView } from "../../store/runs/agent-sessions.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { isUuid } from "../../runtime/uuid.ts";
-import type { Provisioning } from "../input/agent-media.ts";
 import type { EngineContext } from "../context.ts";
 import type { Bearer } from "./agents.ts";
 import { isSecret } from "./secrets.ts";
 
-export interface AgentParts extends Pick<EngineContext, "transact" | "keyring"> {
+export interface AgentParts extends Pick<EngineContext, "transact" | "keyring" | "log" | "provisioning"> {
   readonly reader: Reader;
-  readonly log: Log;
-  readonly provisioning: Provisioning | null;
 }
 
 /** The session that a bearer has the secret of. */

@@ -41,20 +41,14 @@ import { randomUUID } from "node:crypto";
 import { Deadline } from "../../drivers/deadline.ts";
 import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
 import { userDataSecrets } from "../../drivers/secret-masking.ts";
-import type { Registry } from "../../drivers/registry.ts";
-import type { Log } from "../../log.ts";
-import type { Observer } from "../../observer.ts";
-import type { Notifier } from "../../store/postgres/notifier.ts";
-import type { Database } from "../../store/postgres/database.ts";
 import { macOwners } from "../../store/nodes/node-macs.ts";
 import type { StoredJson } from "../../store/records.ts";
 import { releaseClaims } from "../../store/runs/run-claims.ts";
 import type { Claim } from "../../store/runs/run-claims.ts";
 import { interruptsOf } from "../../store/runs/runs.ts";
 import { SecretError, readable } from "../../store/secrets/keyring.ts";
-import type { Keyring } from "../../store/secrets/keyring.ts";
 import type { Leases } from "../claims/leases.ts";
-import type { Transact } from "../transaction.ts";
+import type { EngineParts } from "../context.ts";
 import { abortMachine } from "./call/abort-machine.ts";
 import { ActiveRuns } from "./claim/active-runs.ts";
 import { callbackPath } from "./boundary/callback.ts";
@@ -77,18 +71,11 @@ import type { StepLog } from "./boundary/step-log.ts";
 import { TroubledSlots } from "./call/patience.ts";
 import { UnacknowledgedClaims } from "./claim/unacknowledged-claims.ts";
 
-export interface RunnerParts {
-  readonly database: Database;
-  readonly transact: Transact;
-  readonly registry: Registry;
-  readonly keyring: Keyring;
+export interface RunnerParts extends EngineParts {
   readonly leases: Leases;
   readonly nudge: () => void;
   /** Makes this process claim due runs when a time is over. */
   readonly dueIn: (seconds: number) => void;
-  readonly notifier: Notifier;
-  readonly log: Log;
-  readonly observer: Observer;
   readonly bindAgent: BindAgent;
   /** Maximum of runs at the same time. */
   readonly concurrency: number;
@@ -114,7 +101,7 @@ export class Runner {
 
   constructor(parts: RunnerParts) {
     this.#parts = parts;
-    const { database, notifier, log, registry, keyring, observer, nudge, abortGraceMs } = parts;
+    const { registry, keyring, observer, nudge, abortGraceMs } = parts;
     this.#troubled = new TroubledSlots(parts.concurrency, parts.patienceMs);
     // Of an unreadable key: a run must end all the same, and its input then differs from every other.
     const digest = (text: string) => {
@@ -123,7 +110,7 @@ export class Runner {
     };
     const isDraining = () => this.#isDraining;
     const environment = { replica: randomUUID(), nudge, digest, keyring, abortGraceMs, isDraining };
-    this.#activeRuns = new ActiveRuns({ reader: database.reader, notifier, log });
+    this.#activeRuns = new ActiveRuns(parts);
     this.#commits = new RunCommits({ ...parts, environment });
     this.#claimParts = {
       ...environment,

@@ -4,37 +4,25 @@
  */
 import type { PowerState } from "../../drivers/driver.ts";
 import { Deadline } from "../../drivers/deadline.ts";
-import type { Registry } from "../../drivers/registry.ts";
 import type { Refusal } from "../../errors.ts";
-import type { Log } from "../../log.ts";
-import type { Observer } from "../../observer.ts";
 import { createBatchLoader } from "../../runtime/batch-loader.ts";
 import { FAILED_READINGS_MAX } from "../../lifecycle/faults.ts";
 import { cutTo, sentence } from "../../runtime/text.ts";
 import { faultChange, faultEnd, reached } from "../../store/nodes/node-faults.ts";
 import { lockNodes, nodesByIds, changeNodeRows } from "../../store/nodes/nodes.ts";
 import type { NodeRow, Secrets } from "../../store/nodes/nodes.ts";
-import type { Database } from "../../store/postgres/database.ts";
-import type { Keyring, SecretError } from "../../store/secrets/keyring.ts";
+import type { SecretError } from "../../store/secrets/keyring.ts";
 import { SECRETS, secretsOf } from "../../store/secrets/secrets.ts";
-import type { Notifier } from "../../store/postgres/notifier.ts";
 import { workSoFar } from "../../store/nodes/power.ts";
 import type { WorkSoFar } from "../../store/nodes/power.ts";
+import type { EngineParts } from "../context.ts";
 import { openMachine } from "../execution/call/machine.ts";
 import type { Machine, Unusable } from "../execution/call/machine.ts";
 import { readPower, setPower } from "../execution/call/power-call.ts";
 import type { PowerReading, ReadingTime } from "../execution/call/power-call.ts";
 import { unknownNodes } from "../input/unknown-nodes.ts";
-import type { Transact } from "../transaction.ts";
 
-export interface PowerReaderParts {
-  readonly database: Database;
-  readonly transact: Transact;
-  readonly registry: Registry;
-  readonly keyring: Keyring;
-  readonly notifier: Notifier;
-  readonly log: Log;
-  readonly observer: Observer;
+export interface PowerReaderParts extends EngineParts {
   /** How long a machine may take for a reading, in ms, before others precede it. */
   readonly patienceMs?: number | undefined;
 }

@@ -12,8 +12,6 @@
  * wakes runs skips locked ones, and the skipped runs are taken up here.
  */
 import type { LegPhase } from "../../lifecycle/verbs.ts";
-import type { Log } from "../../log.ts";
-import type { Database } from "../../store/postgres/database.ts";
 import { keepFreeOperations, lockOperation, operationsOverlooked } from "../../store/operations/operations.ts";
 import type { OperationRow } from "../../store/operations/operations.ts";
 import type { LimitedPhase, Plan, SitePolicy } from "../../store/records.ts";
@@ -25,10 +23,11 @@ import { finishRuns, updateRun } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import { lockSite } from "../../store/site.ts";
 import { idsOf } from "../input/ids.ts";
+import type { EngineParts } from "../context.ts";
 import { controllerLimit, phaseLimit, slotsOf } from "./capacity-limits.ts";
 import { settleMany, wakeParked } from "./finish-run.ts";
 import type { FinishParts } from "./finish-run.ts";
-import type { Transact, Transaction } from "../transaction.ts";
+import type { Transaction } from "../transaction.ts";
 
 export interface SlotScheduler {
   /** Looks soon for waiting runs that can get a slot. Calls that follow each other closely share one look. */
@@ -37,18 +36,12 @@ export interface SlotScheduler {
   close(): Promise<void>;
 }
 
-export interface SlotSchedulerParts extends Omit<FinishParts, "nudge"> {
-  readonly database: Database;
-  readonly transact: Transact;
-  readonly log: Log;
-}
-
 const LOOK_EVERY_MS = 2_000;
 /** Every end of a run causes a nudge; those within this time share one look. */
 const DEBOUNCE_MS = 50;
 const OVERLOOKED_MAX = 100;
 
-export function createSlotScheduler(parts: SlotSchedulerParts): SlotScheduler {
+export function createSlotScheduler(parts: EngineParts): SlotScheduler {
   const { database, transact, log } = parts;
   let soon: NodeJS.Timeout | undefined;
   let looking: Promise<void> = Promise.resolve();

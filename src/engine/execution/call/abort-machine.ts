@@ -9,8 +9,7 @@ import { isPoweredOffByAbort, powersOffOnAbort } from "../../../lifecycle/verbs.
 import { Deadline } from "../../../drivers/deadline.ts";
 import { HeartbeatLostError } from "../../../drivers/isolation/protocol.ts";
 import type { PowerState } from "../../../drivers/driver.ts";
-import type { Log } from "../../../log.ts";
-import type { Database, Reader } from "../../../store/postgres/database.ts";
+import type { Reader } from "../../../store/postgres/database.ts";
 import type { LeftAs } from "../../../store/records.ts";
 import { attemptsOf } from "../../../store/runs/attempts.ts";
 import { operationsByIds } from "../../../store/operations/operations.ts";
@@ -18,6 +17,7 @@ import { runsByIds } from "../../../store/runs/runs.ts";
 import { readSite } from "../../../store/site.ts";
 import type { AttemptRow } from "../../../store/runs/attempts.ts";
 import { stepLabel } from "../../plans/plan.ts";
+import type { EngineParts } from "../../context.ts";
 import { withDeadline } from "./call-deadline.ts";
 import type { ClaimedRun } from "../claim/claimed-run.ts";
 import { declaredStep, stepCall } from "./driver-call.ts";
@@ -25,9 +25,7 @@ import type { StepBasis } from "./driver-call.ts";
 import { nodeMedia } from "./node-media.ts";
 import { nodePower, setPower } from "./power-call.ts";
 
-export interface AbortMachineParts {
-  readonly database: Database;
-  readonly log: Log;
+interface AbortMachineParts extends Pick<EngineParts, "database" | "log"> {
   /** How long each part may take. */
   readonly abortCleanUpMs: number;
 }

@@ -3,12 +3,10 @@
  * are read from the database once a second, and at once after a notification.
  */
 import { cancels } from "../../../lifecycle/interrupts.ts";
-import type { Log } from "../../../log.ts";
-import type { Reader } from "../../../store/postgres/database.ts";
-import type { Notifier } from "../../../store/postgres/notifier.ts";
 import type { PlannedStep } from "../../../store/records.ts";
 import type { Claim } from "../../../store/runs/run-claims.ts";
 import { interruptsOf } from "../../../store/runs/runs.ts";
+import type { EngineParts } from "../../context.ts";
 import type { ClaimedRun } from "./claimed-run.ts";
 
 export interface StepSignals {
@@ -36,11 +34,7 @@ const AFTER_NOTIFICATION_MS = 100;
 /** How long a canceled step is waited for when the time of a stop is over. */
 const OVERDUE_GRACE_MS = 1_000;
 
-export interface ActiveRunsParts {
-  readonly reader: Reader;
-  readonly notifier: Notifier;
-  readonly log: Log;
-}
+type ActiveRunsParts = Pick<EngineParts, "database" | "notifier" | "log">;
 
 export class ActiveRuns {
   readonly #runs = new Map<string, ActiveRun>();
@@ -100,7 +94,10 @@ export class ActiveRuns {
   async #signalInterrupted(): Promise<void> {
     const asked = new Map(this.#runs);
     const ids = [...asked].filter(([, { interruptible }]) => interruptible !== null).map(([id]) => id);
-    for (const { id, interrupt, interruptMode, fence, overdue } of await interruptsOf(this.#parts.reader, ids)) {
+    for (const { id, interrupt, interruptMode, fence, overdue } of await interruptsOf(
+      this.#parts.database.reader,
+      ids,
+    )) {
       const active = this.#runs.get(id);
       // The run is in its next step by now, which the answer may not concern.
       if (!active || active !== asked.get(id) || active.interruptible === null) continue;
