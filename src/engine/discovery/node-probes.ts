@@ -4,8 +4,7 @@
  * all of them.
  */
 import { Deadline, leftUntil, whenOver } from "../../drivers/deadline.ts";
-import type { Ability, MachineCall } from "../../drivers/driver.ts";
-import type { Dispatched } from "../../drivers/isolation/dispatch.ts";
+import type { Ability } from "../../drivers/driver.ts";
 import { validate } from "../../drivers/issues.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
 import { invalidInput } from "../../errors.ts";
@@ -14,14 +13,13 @@ import { mapConcurrently } from "../../runtime/concurrency.ts";
 import { sentence } from "../../runtime/text.ts";
 import type { Database } from "../../store/postgres/database.ts";
 import type { JsonObject } from "../../store/records.ts";
-import { CallTimeoutError, withDeadline } from "../execution/call/call-deadline.ts";
-import { callName } from "../execution/call/driver-call.ts";
+import { CallTimeoutError } from "../execution/call/call-deadline.ts";
 import { faultOf } from "../execution/call/driver-result.ts";
 import { createRedactor } from "../input/secret-redactor.ts";
 import { parseAddresses } from "./addresses.ts";
 import { checkLogin } from "./discover.ts";
 import { knownNode } from "./known-node.ts";
-import { probeAddress } from "./probe-address.ts";
+import { probeAddress, probeCall } from "./probe-address.ts";
 import type { Found, ProbeParts, ProbeTerms } from "./probe-address.ts";
 import { probedAbilities } from "./probed-abilities.ts";
 import { canDiscover } from "./prober.ts";
@@ -220,23 +218,12 @@ export class NodeProbes {
     { terms, full, address, cancel, milliseconds }: AbilityRequest,
   ): Promise<unknown> {
     if (!driver.abilities) return [];
-    const { log, observer } = this.#parts;
-    const { redactor } = terms;
     const settings = await validate(driver.settings, full);
     if (settings.issues) throw new Error("The driver does not accept the settings that it found.");
-    const deadline = new Deadline(milliseconds);
-    return withDeadline(deadline, cancel, async (signal) => {
-      const call: MachineCall<unknown> & Dispatched = {
-        settings: settings.value,
-        signal,
-        deadline,
-        log: (message) => log.debug({ address, driver: driver.name }, redactor.text(message)),
-        timed: (name, work) =>
-          observer.call({ driver: driver.name, name: callName(name, redactor), node: address }, work),
-        dispatch: { lane: "PROBE" },
-      };
-      return driver.abilities?.(call);
-    });
+    const parts = { ...this.#parts, probeMs: milliseconds };
+    return probeCall(parts, terms, { address, cancel }, async (call) =>
+      driver.abilities?.({ ...call, settings: settings.value }),
+    );
   }
 }
 

@@ -1,21 +1,21 @@
 /** Probes one address: calls the driver within a time limit and checks its answer. Writes nothing. */
 import { Deadline } from "../../drivers/deadline.ts";
-import type { DiscoverCall, DiscoverInterface } from "../../drivers/driver.ts";
+import type { DiscoverInterface, MachineCall } from "../../drivers/driver.ts";
 import type { Dispatched } from "../../drivers/isolation/dispatch.ts";
 import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import type { ErrorCode } from "../../errors.ts";
-import type { Log } from "../../log.ts";
-import type { Observer } from "../../observer.ts";
 import { isStorable } from "../../runtime/json-values.ts";
 import { sentence } from "../../runtime/text.ts";
 import type { OperationRow } from "../../store/operations/operations.ts";
 import type { Failure } from "../../store/records.ts";
+import type { EngineParts } from "../context.ts";
 import { CallTimeoutError, withDeadline } from "../execution/call/call-deadline.ts";
 import { callName } from "../execution/call/driver-call.ts";
 import { faultOf, quoted } from "../execution/call/driver-result.ts";
 import type { Fault } from "../execution/call/driver-result.ts";
+import { newFailure } from "../input/failures.ts";
 import { reportedIdentities } from "../input/machine-identities.ts";
 import type { Redactor } from "../input/secret-redactor.ts";
 import { prepareSettings } from "../inventory/node-settings.ts";
@@ -42,10 +42,7 @@ export interface OpenDiscovery extends ProbeTerms {
   readonly operation: OperationRow;
 }
 
-export interface ProbeParts {
-  readonly registry: Registry;
-  readonly log: Log;
-  readonly observer: Observer;
+export interface ProbeParts extends Pick<EngineParts, "registry" | "log" | "observer"> {
   /** How long one probe may take, in ms, without the time that it waits for a free call. */
   readonly probeMs: number;
 }
@@ -93,29 +90,30 @@ interface Probe {
   readonly address: string;
 }
 
-async function callDriver(
-  { log, observer, probeMs }: ProbeParts,
-  { terms: { operationId, driverName, settings, redactor }, driver, address }: Probe,
-  cancel: AbortSignal,
-): Promise<unknown> {
+async function callDriver(parts: ProbeParts, { terms, driver, address }: Probe, cancel: AbortSignal): Promise<unknown> {
+  const { settings } = terms;
+  return probeCall(parts, terms, { address, cancel }, (call) => driver.discover.probe({ ...call, address, settings }));
+}
+
+/** Makes a call to an address, within the time limit of a probe. */
+export function probeCall<Result>(
+  { log, observer, probeMs }: Omit<ProbeParts, "registry">,
+  { operationId, driverName: driver, redactor }: ProbeTerms,
+  { address, cancel }: { readonly address: string; readonly cancel: AbortSignal },
+  make: (call: Omit<MachineCall<never>, "settings"> & Dispatched) => Promise<Result>,
+): Promise<Result> {
   const deadline = new Deadline(probeMs);
-  return withDeadline(deadline, cancel, async (signal) => {
-    const call: DiscoverCall & Dispatched = {
-      address,
-      settings,
+  const about = { ...(operationId !== undefined && { operationId }), address, driver };
+  return withDeadline(deadline, cancel, async (signal) =>
+    make({
       signal,
       deadline,
-      log: (message) =>
-        log.debug(
-          { ...(operationId !== undefined && { operationId }), address, driver: driverName },
-          redactor.text(message),
-        ),
+      log: (message) => log.debug(about, redactor.text(message)),
       timed: async (name: unknown, work) =>
-        observer.call({ driver: driverName, name: callName(name, redactor), node: address }, work),
+        observer.call({ driver, name: callName(name, redactor), node: address }, work),
       dispatch: { lane: "PROBE" },
-    };
-    return driver.discover.probe(call);
-  });
+    }),
+  );
 }
 
 /** Checks the answer of a driver, which is not trusted. */
@@ -152,17 +150,7 @@ async function checkAnswer(
 
 function failureAt(address: string, { code, reason, retryable, failureKind }: Fault): Failure {
   const message = reason.includes(address) ? sentence(reason) : `${address}: ${sentence(reason)}`;
-  return {
-    code,
-    message,
-    cause: reason,
-    step: null,
-    nodeId: null,
-    nodeName: null,
-    at: new Date().toISOString(),
-    retryable,
-    ...(failureKind && { kind: failureKind }),
-  };
+  return newFailure({ code, message, cause: reason, retryable, ...(failureKind && { kind: failureKind }) });
 }
 
 /** A text as a valid name of a node: invalid characters become dashes. Empty if nothing is left. */

@@ -6,22 +6,18 @@ import { nodesByNames } from "../../store/nodes/nodes.ts";
 import { lockOperation, operationsByIds } from "../../store/operations/operations.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { Reader } from "../../store/postgres/database.ts";
-import type { Registry } from "../../drivers/registry.ts";
-import type { Keyring } from "../../store/secrets/keyring.ts";
 import type { VariablesParts } from "../../store/secrets/secrets.ts";
 import { nameKey } from "../../store/names.ts";
+import type { EngineParts } from "../context.ts";
+import { newFailure } from "../input/failures.ts";
 import { clusterLockRefusals } from "../inventory/cluster-lock.ts";
 import { enrollNodes } from "../inventory/register-nodes.ts";
-import type { Transact, Transaction } from "../transaction.ts";
+import type { Transaction } from "../transaction.ts";
 import { knownNode } from "./known-node.ts";
 import { NAME_LENGTH_MAX } from "./probe-address.ts";
 import type { OpenDiscovery, Probed } from "./probe-address.ts";
 
-export interface RecordParts {
-  readonly transact: Transact;
-  readonly keyring: Keyring;
-  readonly registry: Registry;
-}
+export type RecordParts = Pick<EngineParts, "transact" | "keyring" | "registry">;
 
 /** Does nothing if the address is no longer queued: then another replica recorded a result, or the discovery ended. */
 export async function recordProbe(
@@ -74,9 +70,7 @@ async function record(
   const [locked] = clusterId === null ? [] : await clusterLockRefusals(tx, [clusterId], () => []);
   if (locked) {
     const { code, message } = locked;
-    const at = new Date().toISOString();
-    const failure = { code, message, step: null, nodeId: null, nodeName: null, at, retryable: true };
-    return endDiscovery(tx, id, ordinal, { state: "FAILED", failure });
+    return endDiscovery(tx, id, ordinal, { state: "FAILED", failure: newFailure({ code, message }) });
   }
   const node = {
     name: await freeName(tx, name),

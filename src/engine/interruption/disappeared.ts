@@ -11,6 +11,7 @@ import { updateRun } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import type { EngineContext } from "../context.ts";
 import { idsOf, nodeIdsOf } from "../input/ids.ts";
+import { newFailure } from "../input/failures.ts";
 
 /** Fails the runs of an operation that have waited for their nodes for too long. */
 export async function disappearedTimeout({ transact }: EngineContext, operationId: string): Promise<void> {
@@ -33,14 +34,6 @@ export async function disappearedTimeout({ transact }: EngineContext, operationI
 function failureOf({ nodeId, nodeName }: RunRow, step: string | null): Failure {
   const cause =
     "monitoring has reported the node as disappeared, and the time that the site lets its work wait is over";
-  return {
-    code: "TIMEOUT",
-    message: `Node ${nodeName}: ${step ?? "its step"} failed: ${cause}. Check the machine, then restart the work.`,
-    cause,
-    step,
-    nodeId,
-    nodeName,
-    at: new Date().toISOString(),
-    retryable: true,
-  };
+  const message = `Node ${nodeName}: ${step ?? "its step"} failed: ${cause}. Check the machine, then restart the work.`;
+  return newFailure({ code: "TIMEOUT", message, cause, step, nodeId, nodeName });
 }

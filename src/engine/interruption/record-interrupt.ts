@@ -134,15 +134,10 @@ async function forceEnds(
     const { step: planned, attempt } = steps.get(run.id) ?? {};
     const step = stepLabel(planned);
     const at = { step, moment: attempt ? "at" : "before" } as const;
-    const cause = {
-      nodeId: run.nodeId,
-      nodeName: run.nodeName,
-      by: interrupt.interruptBy,
-      reason: interrupt.interruptReason,
-    };
+    const cause = { by: interrupt.interruptBy, reason: interrupt.interruptReason };
     const isOver = !attempt || attempt.state === "SUCCEEDED" || attempt.failure?.atRest === true;
     const mayBeWorking = planned !== undefined && !isOver && mustNotBeCut(planned);
-    return { run, step, failure: abortedFailure(cause, at), mayBeWorking };
+    return { run, step, failure: abortedFailure(run, cause, at), mayBeWorking };
   });
   await abortAttempts(tx, runIds);
   await Promise.all(

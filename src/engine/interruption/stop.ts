@@ -42,6 +42,7 @@ import { endedEntry, endingAlready, entryOf, finalState, readForecastRuns } from
 import { interruptSelected } from "./interrupt-runs.ts";
 import type { Interruption, Target } from "./interrupt-runs.ts";
 import { interruptLockedRuns, interruptWholeOperations } from "./record-interrupt.ts";
+import { newFailure } from "../input/failures.ts";
 
 /** A stop as it is recorded. */
 interface Stop {
@@ -280,23 +281,19 @@ export async function stopTimeout(context: EngineContext, operationId: string): 
   context.checkInterrupts();
 }
 
-async function failLate(transaction: Transaction, run: RunRow, step: PlannedStep | undefined): Promise<Failure> {
-  const label = stepLabel(step);
+async function failLate(
+  transaction: Transaction,
+  { id, nodeId, nodeName }: RunRow,
+  planned: PlannedStep | undefined,
+): Promise<Failure> {
+  const step = stepLabel(planned);
   const cause = "still running when the time for the stop was over";
-  const failure: Failure = {
-    code: "STOP_TIMEOUT",
-    message: `Node ${run.nodeName}: ${label ?? "its step"} was ${cause}. Check the machine, then restart the work.`,
-    cause,
-    step: label,
-    nodeId: run.nodeId,
-    nodeName: run.nodeName,
-    at: new Date().toISOString(),
-    retryable: true,
-  };
-  await interruptRuns(transaction.tx, [run.id], {
+  const message = `Node ${nodeName}: ${step ?? "its step"} was ${cause}. Check the machine, then restart the work.`;
+  const failure = newFailure({ code: "STOP_TIMEOUT", message, cause, step, nodeId, nodeName });
+  await interruptRuns(transaction.tx, [id], {
     interrupt: "ABORT",
     interruptBy: ENGINE,
-    interruptReason: failure.message,
+    interruptReason: message,
     interruptFailure: failure,
     powerOff: false,
   });

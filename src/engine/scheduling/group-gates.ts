@@ -17,6 +17,7 @@ import { finishRuns } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import { listed } from "../input/name-rules.ts";
 import type { Transaction } from "../transaction.ts";
+import { newFailure } from "../input/failures.ts";
 
 /** The rules of host groups, and the counts of their nodes, by key. */
 export interface GroupStanding {
@@ -150,16 +151,7 @@ export function budgetText(standing: GroupStanding, key: string): string {
 }
 
 function failureOf({ nodeId, nodeName }: RunRow, code: LostGroup["code"], reason: string): Failure {
-  return {
-    code,
-    message: `Node ${nodeName} was not begun: ${reason}.`,
-    cause: reason,
-    step: null,
-    nodeId,
-    nodeName,
-    at: new Date().toISOString(),
-    retryable: true,
-  };
+  return newFailure({ code, message: `Node ${nodeName} was not begun: ${reason}.`, cause: reason, nodeId, nodeName });
 }
 
 /**

@@ -87,8 +87,7 @@ export function endAborted(
   const problem = failed ? failureOf(run.interruptFailure, ignoredSignal) : problemOf(context, ignoredAbort, left);
   const step = stepLabel(claimed.plan.steps[claimed.position]);
   const moment = attempt ? "at" : isStepOver ? "after" : "before";
-  const plain =
-    problem ?? abortedFailure({ ...run, by: run.interruptBy, reason: run.interruptReason }, { step, moment });
+  const plain = problem ?? abortedFailure(run, { by: run.interruptBy, reason: run.interruptReason }, { step, moment });
   const more = [failed ? null : attempt?.failure?.message, left.mayBeWorking ? LEFT_ALONE : null];
   const failure = { ...plain, message: [plain.message, ...more].filter((text) => text).join(" ") };
   if (attempt && attempt.finishedAt === null)

@@ -32,6 +32,7 @@ import { faultEnd, reached } from "../../../store/nodes/node-faults.ts";
 import type { Ledger } from "../commit/ledger.ts";
 import { sentence } from "../../../runtime/text.ts";
 import type { Machine } from "../call/machine.ts";
+import { newFailure } from "../../input/failures.ts";
 
 /** The image and the user data that a run installs; null without them. */
 export interface InstalledImage {
@@ -286,16 +287,8 @@ export function describeFault({ node }: ClaimedRun, step: PlannedStep, reason: s
 
 /** The failure of a step, or before one. `message`: the reason for people who do not see its node and step. */
 export function toFailure({ node }: ClaimedRun, step: PlannedStep | undefined, fault: Fault, message: string): Failure {
-  return {
-    code: fault.code,
-    message,
-    cause: fault.reason,
-    step: stepLabel(step),
-    nodeId: node.id,
-    nodeName: node.name,
-    at: new Date().toISOString(),
-    retryable: fault.retryable,
-    ...(fault.failureKind && { kind: fault.failureKind }),
-    ...(fault.atRest && { atRest: true }),
-  };
+  const { code, reason: cause, retryable, failureKind, atRest } = fault;
+  const kinds = { ...(failureKind && { kind: failureKind }), ...(atRest && { atRest }) };
+  const place = { step: stepLabel(step), nodeId: node.id, nodeName: node.name };
+  return newFailure({ code, message, cause, retryable, ...place, ...kinds });
 }
