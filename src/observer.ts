@@ -163,14 +163,12 @@ export interface Observer {
   agentRefused(reason: AgentRefusal): void;
 }
 
-const NOOP_WATCH: RequestWatch = { within: (work) => work(), end: () => {} };
+/** The events without work to run. */
+type PlainEvents = Omit<Observer, "call" | "step" | "admission" | "request">;
+
 const noop = () => {};
 
-export const noopObserver: Observer = {
-  call: (_about, work) => work(),
-  step: (_about, work) => work(),
-  admission: (_about, work) => work(),
-  request: () => NOOP_WATCH,
+const NO_EVENTS: Readonly<Record<keyof PlainEvents, () => void>> = {
   requestRefused: noop,
   loginFailed: noop,
   certificateUsed: noop,
@@ -194,105 +192,30 @@ export const noopObserver: Observer = {
   agentRefused: noop,
 };
 
+const NOOP_WATCH: RequestWatch = { within: (work) => work(), end: noop };
+
+export const noopObserver: Observer = {
+  ...NO_EVENTS,
+  call: (_about, work) => work(),
+  step: (_about, work) => work(),
+  admission: (_about, work) => work(),
+  request: () => NOOP_WATCH,
+};
+
 /** Reports to both. What the first wraps runs within what the second wraps. */
 export function combineObservers(one: Observer, other: Observer): Observer {
+  const events = (Object.keys(NO_EVENTS) as (keyof PlainEvents)[]).map((name) => {
+    const report = (...about: readonly unknown[]) => {
+      for (const observer of [one, other]) Reflect.apply(observer[name], observer, about);
+    };
+    return [name, report];
+  });
   return {
+    ...(Object.fromEntries(events) as PlainEvents),
     call: (about, work) => other.call(about, () => one.call(about, work)),
     step: (about, work) => other.step(about, () => one.step(about, work)),
     admission: (about, work, end) => other.admission(about, () => one.admission(about, work, end), end),
     request: (about) => combineWatches(one.request(about), other.request(about)),
-    requestRefused() {
-      one.requestRefused();
-      other.requestRefused();
-    },
-    loginFailed(reason) {
-      one.loginFailed(reason);
-      other.loginFailed(reason);
-    },
-    runClaimed(run, how) {
-      one.runClaimed(run, how);
-      other.runClaimed(run, how);
-    },
-    runEnded(run, state) {
-      one.runEnded(run, state);
-      other.runEnded(run, state);
-    },
-    runsUndone(runs) {
-      one.runsUndone(runs);
-      other.runsUndone(runs);
-    },
-    operationEnded(operation) {
-      one.operationEnded(operation);
-      other.operationEnded(operation);
-    },
-    fenced(run) {
-      one.fenced(run);
-      other.fenced(run);
-    },
-    inHand(kind, change) {
-      one.inHand(kind, change);
-      other.inHand(kind, change);
-    },
-    claimFailed(what) {
-      one.claimFailed(what);
-      other.claimFailed(what);
-    },
-    appended(transitions) {
-      one.appended(transitions);
-      other.appended(transitions);
-    },
-    connectionLost() {
-      one.connectionLost();
-      other.connectionLost();
-    },
-    clockStepped() {
-      one.clockStepped();
-      other.clockStepped();
-    },
-    streamLag(seconds) {
-      one.streamLag(seconds);
-      other.streamLag(seconds);
-    },
-    streamOpened(transport) {
-      one.streamOpened(transport);
-      other.streamOpened(transport);
-    },
-    streamEnded(transport) {
-      one.streamEnded(transport);
-      other.streamEnded(transport);
-    },
-    streamReset(code) {
-      one.streamReset(code);
-      other.streamReset(code);
-    },
-    calledBack(outcome) {
-      one.calledBack(outcome);
-      other.calledBack(outcome);
-    },
-    ...combinePortEvents(one, other),
-  };
-}
-
-type PortEvents = Pick<Observer, "certificateUsed" | "machineAnswered" | "fileBytesSent" | "agentRefused">;
-
-function combinePortEvents(one: PortEvents, other: PortEvents): PortEvents {
-  return {
-    certificateUsed(expiresAt) {
-      one.certificateUsed(expiresAt);
-      other.certificateUsed(expiresAt);
-    },
-    machineAnswered(request, status) {
-      one.machineAnswered(request, status);
-      other.machineAnswered(request, status);
-    },
-    fileBytesSent(file, bytes) {
-      one.fileBytesSent(file, bytes);
-      other.fileBytesSent(file, bytes);
-    },
-    agentRefused(reason) {
-      one.agentRefused(reason);
-      other.agentRefused(reason);
-    },
   };
 }
 
