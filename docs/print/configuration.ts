@@ -15,7 +15,7 @@ function configurationPage(): string {
     "This page is for operators: it lists every setting of the service. Set them as environment variables or as flags (`npm start -- --port 4001`); a flag takes precedence. The service checks all settings before it starts, refuses unknown variables that begin with `OSTLER_`, and logs its configuration at startup without secrets.",
     table(
       ["variable", "flag", "default", "meaning"],
-      Object.entries(VARIABLES).map(([name, { flag, fallback, help }]) => [
+      Object.entries(VARIABLES).map(([name, { flag, fallback = "", help }]) => [
         code(name),
         code(`--${flag}`),
         fallback === "" ? "–" : code(fallback),

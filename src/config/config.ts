@@ -143,7 +143,8 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
   if (listenUrl !== null && databaseUrl === null)
     throw new ConfigError("OSTLER_LISTEN_URL is set, but DATABASE_URL is not. Set both or neither.");
   const data = resolve(value("OSTLER_DATA"));
-  const introspection = oneOf("OSTLER_INTROSPECTION", value("OSTLER_INTROSPECTION"), ["on", "off"]);
+  const isOn = (name: string) => oneOf(name, value(name), ["on", "off"]) === "on";
+  const number = (name: string, least: number, most: number) => wholeNumber(name, value(name), least, most);
   return Object.freeze({
     role,
     host,
@@ -155,9 +156,9 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
     listenUrl,
     secretKeys: value("OSTLER_SECRET_KEYS") || null,
     secretKeysFile: value("OSTLER_SECRET_KEYS_FILE") || null,
-    dbPool: wholeNumber("OSTLER_DB_POOL", value("OSTLER_DB_POOL"), DB_POOL_MIN, DB_POOL_MAX),
+    dbPool: number("OSTLER_DB_POOL", DB_POOL_MIN, DB_POOL_MAX),
     prepare: oneOf("OSTLER_PREPARE", value("OSTLER_PREPARE"), PREPARING),
-    dbWaitSeconds: wholeNumber("OSTLER_DB_WAIT_SECONDS", value("OSTLER_DB_WAIT_SECONDS"), 0, DB_WAIT_SECONDS_MAX),
+    dbWaitSeconds: number("OSTLER_DB_WAIT_SECONDS", 0, DB_WAIT_SECONDS_MAX),
     plugins: Object.freeze(words(value("OSTLER_PLUGINS"))),
     pluginFolder: value("OSTLER_PLUGIN_DIR") || null,
     bmcNetworks: networksOf("OSTLER_BMC_NETWORKS", words(value("OSTLER_BMC_NETWORKS"))),
@@ -170,26 +171,18 @@ export function readConfig(environment: NodeJS.ProcessEnv, args: readonly string
     admins: Object.freeze(words(value("OSTLER_ADMINS"))),
     log: oneOf("OSTLER_LOG", value("OSTLER_LOG"), LOG_LEVELS),
     logFormat: oneOf("OSTLER_LOG_FORMAT", value("OSTLER_LOG_FORMAT"), LOG_FORMATS),
-    console: oneOf("OSTLER_CONSOLE", value("OSTLER_CONSOLE"), ["on", "off"]) === "on",
-    introspection: introspection === "on",
+    console: isOn("OSTLER_CONSOLE"),
+    introspection: isOn("OSTLER_INTROSPECTION"),
     origins: Object.freeze(words(value("OSTLER_ORIGINS")).map(originOf)),
-    bodyKb: wholeNumber("OSTLER_BODY_KB", value("OSTLER_BODY_KB"), BODY_KB_MIN, BODY_KB_MAX),
-    keepAliveSeconds: wholeNumber(
-      "OSTLER_KEEP_ALIVE_SECONDS",
-      value("OSTLER_KEEP_ALIVE_SECONDS"),
-      1,
-      KEEP_ALIVE_SECONDS_MAX,
-    ),
-    requests: wholeNumber("OSTLER_REQUESTS", value("OSTLER_REQUESTS"), 1, REQUESTS_MAX),
-    concurrency: wholeNumber("OSTLER_CONCURRENCY", value("OSTLER_CONCURRENCY"), 1, CONCURRENCY_MAX),
-    driverWorkers:
-      value("OSTLER_DRIVER_WORKERS") === ""
-        ? null
-        : wholeNumber("OSTLER_DRIVER_WORKERS", value("OSTLER_DRIVER_WORKERS"), 0, CONCURRENCY_MAX),
+    bodyKb: number("OSTLER_BODY_KB", BODY_KB_MIN, BODY_KB_MAX),
+    keepAliveSeconds: number("OSTLER_KEEP_ALIVE_SECONDS", 1, KEEP_ALIVE_SECONDS_MAX),
+    requests: number("OSTLER_REQUESTS", 1, REQUESTS_MAX),
+    concurrency: number("OSTLER_CONCURRENCY", 1, CONCURRENCY_MAX),
+    driverWorkers: value("OSTLER_DRIVER_WORKERS") === "" ? null : number("OSTLER_DRIVER_WORKERS", 0, CONCURRENCY_MAX),
     driverUser: value("OSTLER_DRIVER_USER"),
-    powerSeconds: wholeNumber("OSTLER_POWER_SECONDS", value("OSTLER_POWER_SECONDS"), 0, POWER_SECONDS_MAX),
-    retentionDays: wholeNumber("OSTLER_RETENTION_DAYS", value("OSTLER_RETENTION_DAYS"), 0, RETENTION_DAYS_MAX),
-    auditDays: wholeNumber("OSTLER_AUDIT_DAYS", value("OSTLER_AUDIT_DAYS"), 0, RETENTION_DAYS_MAX),
+    powerSeconds: number("OSTLER_POWER_SECONDS", 0, POWER_SECONDS_MAX),
+    retentionDays: number("OSTLER_RETENTION_DAYS", 0, RETENTION_DAYS_MAX),
+    auditDays: number("OSTLER_AUDIT_DAYS", 0, RETENTION_DAYS_MAX),
     demo: flags.demo,
   });
 }

@@ -18,7 +18,7 @@ export const DB_POOL_MAX = 200;
 
 interface Variable {
   readonly flag: string;
-  readonly fallback: string;
+  readonly fallback?: string;
   readonly help: string;
 }
 
@@ -39,38 +39,31 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
   OSTLER_PORT: { flag: "port", fallback: "4000", help: "port; the API is at /graphql; 0 picks a free port" },
   OSTLER_TLS_CERT: {
     flag: "tls-cert",
-    fallback: "",
     help: "file with the certificate of the port and its intermediates, in PEM format; with OSTLER_TLS_KEY the port speaks TLS; both are read again when they change",
   },
   OSTLER_TLS_KEY: {
     flag: "tls-key",
-    fallback: "",
     help: "file with the private key of OSTLER_TLS_CERT, in PEM format, unencrypted, not readable by every user",
   },
   OSTLER_PROXIES: {
     flag: "proxies",
-    fallback: "",
     help: "networks of proxies, comma-separated, as 127.0.0.0/8: only from there X-Forwarded-For and X-Forwarded-Proto count; default: from nowhere",
   },
   OSTLER_DATA: { flag: "data", fallback: "./data", help: "folder of the embedded database" },
   DATABASE_URL: {
     flag: "database-url",
-    fallback: "",
     help: "PostgreSQL 15 or later, as postgres://user@host/name, with exactly one host; default: the embedded database",
   },
   OSTLER_SECRET_KEYS: {
     flag: "secret-keys",
-    fallback: "",
     help: "master keys that encrypt the secrets in the database, newest first, comma-separated, each id:base64 of 32 bytes; off stores secrets in clear; one of this and OSTLER_SECRET_KEYS_FILE is required with DATABASE_URL; the embedded database makes a key at the first start, in the file secret-keys of its folder",
   },
   OSTLER_SECRET_KEYS_FILE: {
     flag: "secret-keys-file",
-    fallback: "",
     help: "file with the master keys, in place of OSTLER_SECRET_KEYS, one a line; others than its owner must not read it",
   },
   OSTLER_LISTEN_URL: {
     flag: "listen-url",
-    fallback: "",
     help: "the same database without the pooler of DATABASE_URL, for the one LISTEN connection; default: DATABASE_URL",
   },
   OSTLER_DB_POOL: {
@@ -95,22 +88,18 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
   },
   OSTLER_PLUGIN_DIR: {
     flag: "plugin-dir",
-    fallback: "",
     help: "folder in which plugins are looked up by name",
   },
   OSTLER_BMC_NETWORKS: {
     flag: "bmc-networks",
-    fallback: "",
     help: "networks of BMCs, comma-separated, as 10.0.0.0/8,fd00:7::/64: discoveries and addresses in drivers' settings outside of them are refused; default: all networks but loopback, link-local, metadata of clouds, multicast and broadcast",
   },
   OSTLER_FILE_SERVERS: {
     flag: "file-servers",
-    fallback: "",
     help: "servers from which drivers and BMCs may fetch files that callers name, such as firmware, comma-separated: hosts, host:port, IP addresses and networks, as files.example,10.0.0.5:8080,10.1.0.0/16; in addition to the listener for machines and the servers of registered images",
   },
   OSTLER_PROVISION_HOST: {
     flag: "provision-host",
-    fallback: "",
     help: "address of the provisioning network on which the listener for machines serves boot scripts, the agent and images; default: no such listener",
   },
   OSTLER_PROVISION_PORT: {
@@ -125,42 +114,34 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
   },
   OSTLER_PROVISION_URL: {
     flag: "provision-url",
-    fallback: "",
     help: "how machines reach the listener, as http://10.0.0.1:4010; default: from OSTLER_PROVISION_HOST and OSTLER_PROVISION_PORT; needed if the host is 0.0.0.0 or ::, and by replicas that run operations without the listener",
   },
   OSTLER_DHCP_LEASES: {
     flag: "dhcp-leases",
-    fallback: "",
     help: "lease file of dnsmasq: boot scripts are sent only to the IPv4 address that is leased to the machine's MAC; default: to any address",
   },
   OSTLER_AGENT_DIR: {
     flag: "agent-dir",
-    fallback: "",
     help: "folder with the boot media of the agent, one folder for each architecture, x64 and arm64; default: agent in OSTLER_DATA",
   },
   OSTLER_IMAGE_DIR: {
     flag: "image-dir",
-    fallback: "",
     help: "folder of the stored images; default: images in OSTLER_DATA",
   },
   OSTLER_TOKEN: {
     flag: "token",
-    fallback: "",
     help: "token that callers send as Authorization: Bearer …; at least 16 characters",
   },
   OSTLER_TOKEN_FILE: {
     flag: "token-file",
-    fallback: "",
     help: "file with the token, in place of OSTLER_TOKEN; a newline at its end is dropped; read once, at the start",
   },
   OSTLER_ADMINS: {
     flag: "admins",
-    fallback: "",
     help: "principals that are always administrators, comma-separated, as account:alice; a way back in if no other grant of admin is left",
   },
   OSTLER_OIDC: {
     flag: "oidc",
-    fallback: "",
     help: "JSON file with issuers of JWTs, and the client with which people sign in at one of them (docs/sign-in.md); default: none",
   },
   OSTLER_LOG: { flag: "log", fallback: "info", help: `lowest level that is logged: ${LOG_LEVELS.join(", ")}` },
@@ -181,7 +162,6 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
   },
   OSTLER_ORIGINS: {
     flag: "origins",
-    fallback: "",
     help: "allowed origins of other web pages, comma-separated, as https://console.example; for HTTP and WebSocket",
   },
   OSTLER_BODY_KB: { flag: "body-kb", fallback: "1024", help: "maximum size of a request body in KiB, 64 to 65536" },
@@ -202,12 +182,10 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
   },
   OSTLER_DRIVER_WORKERS: {
     flag: "driver-workers",
-    fallback: "",
     help: "maximum worker processes that run steps of drivers, 1 to 512, 15 to 25 MB each; power readings and probes use additional ones; default: OSTLER_CONCURRENCY; 0 runs drivers inside the service, without isolation",
   },
   OSTLER_DRIVER_USER: {
     flag: "driver-user",
-    fallback: "",
     help: "user of the processes of drivers, by name or number, so that they cannot signal the service; service: that of the service; default: 65531 if the service runs as root, else service",
   },
   OSTLER_POWER_SECONDS: {
@@ -248,7 +226,7 @@ These speak to a running service; each has --help:
 export function helpText(): string {
   const flags = Object.entries(VARIABLES).map(
     ([name, { flag, fallback, help }]) =>
-      `  --${flag} (${name})\n      ${help}${fallback === "" ? "" : `; default ${fallback}`}\n`,
+      `  --${flag} (${name})\n      ${help}${fallback === undefined ? "" : `; default ${fallback}`}\n`,
   );
   return `Usage:
 ${COMMANDS}
