@@ -5,7 +5,7 @@
 import { hash } from "node:crypto";
 import type { JWTPayload, JWTVerifyResult } from "jose";
 import type { IssuerConfig } from "../config/oidc.ts";
-import { LruMap } from "../runtime/lru-map.ts";
+import { FreshMap } from "../runtime/fresh-map.ts";
 import { INVALID } from "./access.ts";
 import type { Identity, Rejection } from "./access.ts";
 import { personOf } from "./claims.ts";
@@ -42,7 +42,7 @@ export function isJwt(text: string): boolean {
 
 export class JwtVerifier implements Disposable {
   readonly #issuers: ReadonlyMap<string, Issuer>;
-  readonly #known = new LruMap<string, { readonly identity: Identity; readonly until: number }>(KNOWN_MAX);
+  readonly #known = new FreshMap<Identity>(KNOWN_MS, KNOWN_MAX);
 
   constructor({ issuers, onFailure = () => {}, ...clock }: JwtOptions) {
     this.#issuers = new Map(
@@ -71,8 +71,7 @@ export class JwtVerifier implements Disposable {
 
   /** The owner of a token that was verified within the last minute. */
   known(text: string): Identity | undefined {
-    const found = this.#known.get(digestOf(text));
-    return found && found.until > performance.now() ? found.identity : undefined;
+    return this.#known.get(digestOf(text));
   }
 
   async verify(text: string): Promise<Identity | Rejection> {
@@ -117,7 +116,7 @@ export class JwtVerifier implements Disposable {
       issuedAt: new Date(iat * 1_000),
       expiresAt: new Date((Math.min(exp, iat + AGE_MAX) + SKEW) * 1_000),
     };
-    this.#known.set(digest, { identity, until: performance.now() + KNOWN_MS });
+    this.#known.set(digest, identity);
     return identity;
   }
 }

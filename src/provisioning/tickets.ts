@@ -1,7 +1,7 @@
 /** Which session a download belongs to. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Bearer, BootTicket } from "../engine/agents/agents.ts";
-import { LruMap } from "../runtime/lru-map.ts";
+import { FreshMap } from "../runtime/fresh-map.ts";
 import type { refuseBearer, Guard } from "./guard.ts";
 
 /** BMCs read an ISO in thousands of ranges: the session is read again after this time, in milliseconds. */
@@ -23,19 +23,18 @@ export function createTickets<Ticket extends BootTicket | true>(
   read: (bearer: Bearer) => Promise<Ticket | null>,
   guard: Guard,
 ): Tickets<Ticket> {
-  const known = new LruMap<string, { readonly ticket: Ticket; readonly until: number }>(TICKETS_MAX);
+  const known = new FreshMap<Ticket>(TICKET_MS, TICKETS_MAX);
   return {
     async take(request, response, bearer, refuseUnknown) {
       if (!guard.mayTry(request, response)) return null;
       const key = bearer === null ? "" : `${bearer.session}.${bearer.secret}`;
       const recent = known.get(key);
-      if (recent && performance.now() < recent.until) return recent.ticket;
+      if (recent) return recent;
       const answer = bearer && (await guard.ask(request, response, () => read(bearer)));
       if (bearer && !answer) return null;
       const ticket = answer?.found ?? null;
-      if (ticket) known.set(key, { ticket, until: performance.now() + TICKET_MS });
+      if (ticket) known.set(key, ticket);
       else {
-        known.delete(key);
         guard.countRejected(request);
         refuseUnknown(request, response);
       }
