@@ -33,90 +33,83 @@ const AFTER_FAILURE_MS = 1_000;
 /** How long a reading waits for a free call of the driver, in addition to the call. */
 const PATIENCE_MS = 60_000;
 
-export class BackgroundPowerReader {
-  readonly #parts: PowerReaderParts;
-  readonly #calls: PowerCalls;
-  readonly #closing: AbortSignal;
-  #lanes: Promise<unknown> = Promise.resolve();
+interface BackgroundParts extends PowerReaderParts {
+  readonly calls: PowerCalls;
+  /** Aborted when the engine closes. */
+  readonly closing: AbortSignal;
+}
 
-  constructor(parts: PowerReaderParts, calls: PowerCalls, closing: AbortSignal) {
-    this.#parts = parts;
-    this.#calls = calls;
-    this.#closing = closing;
-  }
+/** `seconds`: the period in which each node is read. Resolves when no call is running, after the engine has closed. */
+export async function readInBackground(parts: BackgroundParts, seconds: number): Promise<void> {
+  await Promise.all([readForever(parts, seconds, false), readForever(parts, seconds, true)]);
+}
 
-  /** `seconds`: the period in which each node is read. */
-  start(seconds: number): void {
-    this.#lanes = Promise.all([this.#readForever(seconds, false), this.#readForever(seconds, true)]);
-  }
-
-  /** Resolves when no call is running, after the engine began to close. */
-  async ended(): Promise<void> {
-    await this.#lanes;
-  }
-
-  /** `troubled`: reads the nodes that gave no answer the last time, and only those. */
-  async #readForever(seconds: number, troubled: boolean): Promise<void> {
-    const { database, log } = this.#parts;
-    const due = { seconds: seconds * DUE, troubled, limit: troubled ? TROUBLED_PAGE : PAGE };
-    const lookEveryMs = Math.min(LOOK_EVERY_MS_MAX, (seconds * 1000) / LOOKS);
-    while (!this.#closing.aborted) {
-      try {
-        // Without a notification: only readers use the note that a node has been claimed.
-        const claimed = await database.transaction((tx) => claimPowerReads(tx, due));
-        if (claimed.length > 0) await this.#readPage(claimed, troubled ? CALLS_MAX.troubled : CALLS_MAX.sound);
-        else await this.#pause(lookEveryMs);
-      } catch (error) {
-        log.warn({ err: error }, "the power of nodes could not be read; trying again");
-        await this.#pause(AFTER_FAILURE_MS);
-      }
-    }
-  }
-
-  async #pause(milliseconds: number): Promise<void> {
-    await delay(milliseconds, undefined, { signal: this.#closing }).catch(() => {});
-  }
-
-  /** Nodes that share a controller are read one after the other, because one BMC answers for all of them. */
-  async #readPage(claimed: readonly PowerRead[], callsMax: number): Promise<void> {
-    const { policy } = await readSite(this.#parts.database.reader);
-    const groups = [...Map.groupBy(claimed, ({ id, controller }) => controller ?? id).values()];
-    const failures: unknown[] = [];
-    await mapConcurrently(callsMax, groups, async (group) => {
-      for (const { id } of group) await this.#readOne(id, policy).catch((error: unknown) => failures.push(error));
-    });
-    if (failures.length > 0) throw failures[0];
-  }
-
-  async #readOne(nodeId: string, policy: SitePolicy): Promise<void> {
-    const before = this.#closing.aborted ? null : await this.#calls.look(nodeId, nodeId);
-    if (!before || "refusal" in before || isLeftAlone(before.node)) return;
-    if (!("problem" in before.machine) && !setsPower(before.machine.composition)) return;
-    const reading = await this.#calls.read(before, new Deadline(READ_MS + PATIENCE_MS), { isBackground: true });
-    if (this.#closing.aborted || reading === null || reading === "NO_SLOT") return;
-    if (!(await this.#calls.record(before, reading, true))) return;
-    if ("state" in reading) await this.#correct(policy, before, reading.state);
-  }
-
-  /** Sets the power back once to what was last wanted, if the site's policy says so and the node permits it. */
-  async #correct(policy: SitePolicy, read: RestingNode, found: PowerState): Promise<void> {
-    if (!policy.correctPower || !isCorrectable(read.node, found)) return;
-    const before = await this.#calls.look(read.node.id, read.node.name);
-    if ("refusal" in before || before.runs !== read.runs || !isCorrectable(before.node, found)) return;
-    const { node, machine } = before;
-    const { name, wantedPower } = node;
-    if ("problem" in machine || wantedPower === null) return;
-    const { log } = this.#parts;
-    const about = { node: name, power: wantedPower, found };
+/** `troubled`: reads the nodes that gave no answer the last time, and only those. */
+async function readForever(parts: BackgroundParts, seconds: number, troubled: boolean): Promise<void> {
+  const { database, log, closing } = parts;
+  const due = { seconds: seconds * DUE, troubled, limit: troubled ? TROUBLED_PAGE : PAGE };
+  const lookEveryMs = Math.min(LOOK_EVERY_MS_MAX, (seconds * 1000) / LOOKS);
+  while (!closing.aborted) {
     try {
-      const set = await this.#calls.set(before, machine, wantedPower);
-      if (set === null) return;
-      const isRecorded = await this.#calls.record(before, { state: set });
-      log.info({ ...about, isRecorded }, "the power had drifted and was set back");
+      // Without a notification: only readers use the note that a node has been claimed.
+      const claimed = await database.transaction((tx) => claimPowerReads(tx, due));
+      if (claimed.length > 0) await readPage(parts, claimed, troubled ? CALLS_MAX.troubled : CALLS_MAX.sound);
+      else await pause(lookEveryMs, closing);
     } catch (error) {
-      const reason = machine.redactor.text(messageOf(error));
-      log.warn({ ...about, reason }, "the power had drifted and could not be set back");
+      log.warn({ err: error }, "the power of nodes could not be read; trying again");
+      await pause(AFTER_FAILURE_MS, closing);
     }
+  }
+}
+
+async function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
+  await delay(milliseconds, undefined, { signal }).catch(() => {});
+}
+
+/** Nodes that share a controller are read one after the other, because one BMC answers for all of them. */
+async function readPage(parts: BackgroundParts, claimed: readonly PowerRead[], callsMax: number): Promise<void> {
+  const { policy } = await readSite(parts.database.reader);
+  const groups = [...Map.groupBy(claimed, ({ id, controller }) => controller ?? id).values()];
+  const failures: unknown[] = [];
+  await mapConcurrently(callsMax, groups, async (group) => {
+    for (const { id } of group) await readOne(parts, id, policy).catch((error: unknown) => failures.push(error));
+  });
+  if (failures.length > 0) throw failures[0];
+}
+
+async function readOne(parts: BackgroundParts, nodeId: string, policy: SitePolicy): Promise<void> {
+  const { calls, closing } = parts;
+  const before = closing.aborted ? null : await calls.look(nodeId, nodeId);
+  if (!before || "refusal" in before || isLeftAlone(before.node)) return;
+  if (!("problem" in before.machine) && !setsPower(before.machine.composition)) return;
+  const reading = await calls.read(before, new Deadline(READ_MS + PATIENCE_MS), { isBackground: true });
+  if (closing.aborted || reading === null || reading === "NO_SLOT") return;
+  if (!(await calls.record(before, reading, true))) return;
+  if ("state" in reading) await correct(parts, policy, before, reading.state);
+}
+
+/** Sets the power back once to what was last wanted, if the site's policy says so and the node permits it. */
+async function correct(
+  { calls, log }: BackgroundParts,
+  policy: SitePolicy,
+  read: RestingNode,
+  found: PowerState,
+): Promise<void> {
+  if (!policy.correctPower || !isCorrectable(read.node, found)) return;
+  const before = await calls.look(read.node.id, read.node.name);
+  if ("refusal" in before || before.runs !== read.runs || !isCorrectable(before.node, found)) return;
+  const { node, machine } = before;
+  const { name, wantedPower } = node;
+  if ("problem" in machine || wantedPower === null) return;
+  const about = { node: name, power: wantedPower, found };
+  try {
+    const set = await calls.set(before, machine, wantedPower);
+    if (set === null) return;
+    const isRecorded = await calls.record(before, { state: set });
+    log.info({ ...about, isRecorded }, "the power had drifted and was set back");
+  } catch (error) {
+    const reason = machine.redactor.text(messageOf(error));
+    log.warn({ ...about, reason }, "the power had drifted and could not be set back");
   }
 }
 

@@ -13,7 +13,7 @@ import type { DriverTry } from "../../store/records.ts";
 import { nodeIdsOf } from "../input/ids.ts";
 import { selectNodes } from "../input/node-selector.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
-import { BackgroundPowerReader } from "./background-power-reader.ts";
+import { readInBackground } from "./background-power-reader.ts";
 import { MachineReader } from "./machine-reader.ts";
 import type { MachineAnswers, ReadRequest } from "./machine-reader.ts";
 import { PowerCalls } from "./power-calls.ts";
@@ -46,19 +46,19 @@ export class PowerReader {
   readonly #parts: PowerReaderParts;
   readonly #closing = new AbortController();
   readonly #calls: PowerCalls;
-  readonly #background: BackgroundPowerReader;
   readonly #machines: MachineReader;
+  #background: Promise<void> = Promise.resolve();
 
   constructor(parts: PowerReaderParts) {
     this.#parts = parts;
     this.#calls = new PowerCalls(parts, this.#closing.signal);
     this.#machines = new MachineReader(parts, this.#calls);
-    this.#background = new BackgroundPowerReader(parts, this.#calls, this.#closing.signal);
   }
 
   /** Starts to read in the background, each node once per period. */
   start(seconds: number): void {
-    this.#background.start(seconds);
+    const parts = { ...this.#parts, calls: this.#calls, closing: this.#closing.signal };
+    this.#background = readInBackground(parts, seconds);
   }
 
   /** Reads now. */
@@ -86,7 +86,7 @@ export class PowerReader {
   async close(): Promise<void> {
     this.#closing.abort(new Error("The replica is shutting down."));
     this.#calls.close();
-    await this.#background.ended();
+    await this.#background;
   }
 
   async #readNow(ref: string, nodeId: string, all: Date): Promise<PowerAnswer> {
