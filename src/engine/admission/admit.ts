@@ -5,11 +5,9 @@
  * seconds; loops over nodes yield to the event loop, so that the replica answers other requests meanwhile. Requests for
  * a few nodes that arrive together share the transaction (group-admission.ts).
  */
-import { hashOf } from "../../runtime/canonical-json.ts";
 import { lockNodes, nodesByIds } from "../../store/nodes/nodes.ts";
 import { readSite } from "../../store/site.ts";
 import { NO_VARIABLES } from "../../store/secrets/secrets.ts";
-import { withoutSecrets } from "../input/variables.ts";
 import { nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedRequest, refuseRequest } from "../input/answers.ts";
@@ -23,11 +21,12 @@ import type { Admission, DecidedPart, SelectedPart } from "./decide-request.ts";
 import { namedNodes } from "./group-admission.ts";
 import type { GroupAdmission } from "./group-admission.ts";
 import { applyGroupRules } from "./host-group-rules.ts";
-import { admitOnce, inputHashWith, isHashOfInput, replayOf } from "./idempotency.ts";
+import { inputOf, replayOf } from "./idempotency.ts";
 import { imageChoiceFlaws, operationImage } from "./operation-image.ts";
 import { rolloutFlaws, termsFlaws } from "./request-terms.ts";
 import type { VerbRequest } from "./request-terms.ts";
 import { admittedParts, storeOperations } from "./store-operation.ts";
+import { repeatIfTaken } from "../input/edits.ts";
 
 export interface AdmissionContext extends EngineContext {
   readonly groupAdmission: GroupAdmission;
@@ -41,15 +40,10 @@ export async function submitVerb(
 ): Promise<SubmitAnswer> {
   const options = request.options ?? {};
   const { kind, onFailure, waves, maxParallel } = request;
-  const { userData, ...others } = request;
-  const { open, secrets: secretVariables } = withoutSecrets(others, context.registry.secretVariables);
-  const secrets = { ...secretVariables, ...(userData != null && { userData }) };
-  const hash = hashOf({ ...open, options, restartOf: null, ...(userData === null && { userData }) });
   const admission: Admission = {
     caller,
     terms: request,
-    inputHash: await inputHashWith(hash, secrets, request),
-    isSameInput: (stored) => isHashOfInput(hash, secrets, stored),
+    ...(await inputOf(request, { options, restartOf: null }, context.registry.secretVariables)),
     submissions: [
       {
         kind,
@@ -58,7 +52,7 @@ export async function submitVerb(
         rollout: { onFailure, waves, maxParallel },
         earlier: NO_VARIABLES,
         image: request.image ?? null,
-        userData,
+        userData: request.userData,
         select: ({ tx }) => selectNodes(tx, request.nodes, { lockIn: request.dryRun ? undefined : tx }),
         earlierOf: null,
       },
@@ -93,14 +87,15 @@ async function submit(admission: Admission, admitNow: () => Promise<SubmitAnswer
 /** Admits a request in a transaction of its own. */
 async function admitAlone(context: EngineContext, admission: Admission): Promise<SubmitAnswer> {
   const admitInTransaction = () => context.transact((transaction) => admit(transaction, context, admission));
-  return context.knownPlans.retryWithout(() => admitOnce(admitInTransaction));
+  // A request with the same key may be stored at the same moment: then this one is a replay.
+  const admitOnce = () => repeatIfTaken(["operations_idempotency"], admitInTransaction);
+  return context.knownPlans.retryWithout(admitOnce);
 }
 
 async function admit(transaction: Transaction, context: EngineContext, admission: Admission): Promise<SubmitAnswer> {
   const { tx } = transaction;
   const { caller, terms } = admission;
-  const { isSameInput = (stored: string | null) => stored === admission.inputHash } = admission;
-  const replay = () => replayOf(tx, caller, terms, isSameInput);
+  const replay = () => replayOf(tx, caller, terms, admission.isSameInput);
   const replayed = await replay();
   if (replayed) return replayed;
   const selected: SelectedPart[] = [];

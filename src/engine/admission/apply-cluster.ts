@@ -6,7 +6,6 @@ import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { kindOf } from "../../lifecycle/machine.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
-import { hashOf } from "../../runtime/canonical-json.ts";
 import { imagesByIds } from "../../store/images.ts";
 import type { ImageRef } from "../../store/images.ts";
 import { clustersByIds, clustersOfNodes } from "../../store/nodes/clusters.ts";
@@ -24,12 +23,10 @@ import { listed } from "../input/name-rules.ts";
 import { findCluster, selectKnownNodes, selectNodes, unknownCluster } from "../input/node-selector.ts";
 import type { ClusterRef, NodeSelector, Selection } from "../input/node-selector.ts";
 import { missingNodes } from "../input/unknown-nodes.ts";
-import { withoutSecrets } from "../input/variables.ts";
 import type { Caller } from "../transaction.ts";
 import { submitPrepared } from "./admit.ts";
 import { isRestartable } from "./earlier-work.ts";
-import { inputHashWith, isHashOfInput, replayOf } from "./idempotency.ts";
-import type { IsSameInput } from "./idempotency.ts";
+import { inputOf, replayOf } from "./idempotency.ts";
 import type { RequestTerms } from "./request-terms.ts";
 import { earlierWork } from "./restart.ts";
 import type { TakenNode } from "./restart.ts";
@@ -53,21 +50,16 @@ export async function applyCluster(
   caller: Caller,
   request: ApplyRequest,
 ): Promise<SubmitAnswer> {
-  const { userData, ...others } = request;
-  const { open, secrets: variables } = withoutSecrets(others, context.registry.secretVariables);
-  const secrets = { ...variables, ...(userData != null && { userData }) };
-  const hash = hashOf({ ...open, kind: "APPLY", ...(userData === null && { userData }) });
-  const inputHash = await inputHashWith(hash, secrets, request);
-  const isSameInput: IsSameInput = (stored) => isHashOfInput(hash, secrets, stored);
+  const input = await inputOf(request, { kind: "APPLY" }, context.registry.secretVariables);
   const terms: RequestTerms = { ...request, acceptance: request.acceptance ?? "BEST_EFFORT" };
   const prepared = await context.transact(async ({ tx }) => {
     const found = await prepare(tx, request);
     if (!("refusals" in found)) return found;
     // Checked last, as in a restart.
-    return { answer: (await replayOf(tx, caller, terms, isSameInput)) ?? refuseRequest(found.refusals) };
+    return { answer: (await replayOf(tx, caller, terms, input.isSameInput)) ?? refuseRequest(found.refusals) };
   });
   if ("answer" in prepared) return prepared.answer;
-  return submitPrepared(context, { caller, terms, inputHash, isSameInput, submissions: [prepared] });
+  return submitPrepared(context, { caller, terms, ...input, submissions: [prepared] });
 }
 
 interface Refused {

@@ -23,7 +23,7 @@ import { overlayKeepingNulls } from "../input/variables.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { clustersOf, effectiveVariables } from "./effective-variables.ts";
 import { createMemberships } from "./membership.ts";
-import type { IsSameInput } from "./idempotency.ts";
+import type { RequestInput } from "./idempotency.ts";
 import { createImageCheck } from "./operation-image.ts";
 import type { OperationImage } from "./operation-image.ts";
 import { planHashOf, stalePlan } from "./plan-hash.ts";
@@ -37,13 +37,9 @@ import { wantedWorkOf } from "./wanted-work.ts";
 import type { WantedBasis } from "./wanted-work.ts";
 
 /** The submissions of a request, who makes it, and on which terms. A restart of several requests has one for each. */
-export interface Admission {
+export interface Admission extends RequestInput {
   readonly caller: Caller;
   readonly terms: RequestTerms;
-  /** Stored with the idempotency key, to recognize a repeated request. */
-  readonly inputHash: string;
-  /** Compares the input with a stored hash; by default they are equal texts. */
-  readonly isSameInput?: IsSameInput;
   readonly submissions: readonly Submission[];
 }
 

@@ -1,7 +1,6 @@
 /**
  * Idempotency keys: a repeated request gets the answer of the first; a different request with the same key is refused.
  */
-import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import type { JsonObject } from "../../store/records.ts";
 import { operationByKey, operationsOfBatch } from "../../store/operations/operations.ts";
@@ -10,11 +9,34 @@ import { idsOf } from "../input/ids.ts";
 import { acceptedNode, answeredOperations, refuseRequest } from "../input/answers.ts";
 import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
 import { fingerprint, isFingerprintOf } from "../input/secret-fingerprint.ts";
+import { withoutSecrets } from "../input/variables.ts";
+import { hashOf } from "../../runtime/canonical-json.ts";
 import type { Caller } from "../transaction.ts";
-import type { RequestTerms } from "./request-terms.ts";
+import type { RequestTerms, VerbRequest } from "./request-terms.ts";
 
 /** Whether the input is the same as the one whose hash was stored with the key. */
 export type IsSameInput = (storedHash: string | null) => boolean | Promise<boolean>;
+
+/** The input of a request: the hash to store with its key, and the comparison with a stored one. */
+export interface RequestInput {
+  readonly inputHash: string;
+  readonly isSameInput: IsSameInput;
+}
+
+/** The input of a request. `more`: what distinguishes it from requests with equal members. */
+export async function inputOf(
+  { userData, ...request }: Pick<VerbRequest, "idempotencyKey" | "variables" | "userData">,
+  more: object,
+  secretNames: ReadonlySet<string>,
+): Promise<RequestInput> {
+  const { open, secrets: variables } = withoutSecrets(request, secretNames);
+  const secrets = { ...variables, ...(userData != null && { userData }) };
+  const hash = hashOf({ ...open, ...more, ...(userData === null && { userData }) });
+  return {
+    inputHash: await inputHashWith(hash, secrets, request),
+    isSameInput: (stored) => isHashOfInput(hash, secrets, stored),
+  };
+}
 
 /**
  * The hash that is stored with an idempotency key: of the request without its secrets. A salted fingerprint of them
@@ -70,16 +92,4 @@ export async function replayOf(
       operationId: operation.id,
     },
   ]);
-}
-
-/**
- * Admits a request; admits it a second time, as a replay, if a request with the same key was stored at the same moment.
- */
-export async function admitOnce<Answer>(admit: () => Promise<Answer>): Promise<Answer> {
-  try {
-    return await admit();
-  } catch (error) {
-    if (violatedConstraint(error) === "operations_idempotency") return admit();
-    throw error;
-  }
 }

@@ -17,7 +17,6 @@ import { plansByHashes } from "../../store/runs/plans.ts";
 import { cleanedUpAfter, newestWork } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import { unreadableSecret } from "../input/unreadable-secret.ts";
-import { withoutSecrets } from "../input/variables.ts";
 import { idsOf, nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
@@ -25,8 +24,7 @@ import type { Acceptance, NodeAnswer, SubmitAnswer } from "../input/answers.ts";
 import { submitPrepared } from "./admit.ts";
 import { earlierWorkOf, refusalOfRestart } from "./earlier-work.ts";
 import type { RestartFrom } from "./earlier-work.ts";
-import { inputHashWith, isHashOfInput, replayOf } from "./idempotency.ts";
-import type { IsSameInput } from "./idempotency.ts";
+import { inputOf, replayOf } from "./idempotency.ts";
 import type { RequestTerms, Rollout } from "./request-terms.ts";
 import type { EarlierWork, Submission } from "./submission.ts";
 import type { Caller } from "../transaction.ts";
@@ -50,22 +48,19 @@ export async function restartWork(
   caller: Caller,
   request: RestartRequest,
 ): Promise<SubmitAnswer> {
-  const { open, secrets } = withoutSecrets(request, context.registry.secretVariables);
-  const hash = hashOf({ ...open, kind: "RESTART" });
-  const inputHash = await inputHashWith(hash, secrets, { idempotencyKey: request.idempotencyKey });
-  const isSameInput: IsSameInput = (stored) => isHashOfInput(hash, secrets, stored);
+  const input = await inputOf(request, { kind: "RESTART" }, context.registry.secretVariables);
   const acceptance = request.acceptance ?? "BEST_EFFORT";
   const terms: RequestTerms = { ...request, ...given(request), acceptance };
   const prepared = await context.transact(async ({ tx }) => {
     const found = await prepareRestart(tx, context, request, acceptance);
     if (!("refusals" in found)) return found;
     // Checked last: a repeated request finds the work of the first one in its way, which may have started just now.
-    const replay = await replayOf(tx, caller, terms, isSameInput);
+    const replay = await replayOf(tx, caller, terms, input.isSameInput);
     return { answer: replay ?? { ...refuseRequest(found.refusals), results: found.results } };
   });
   if ("answer" in prepared) return prepared.answer;
   const { submissions, selected, passedOver, unknown } = prepared;
-  const answer = await submitPrepared(context, { caller, terms, inputHash, isSameInput, submissions });
+  const answer = await submitPrepared(context, { caller, terms, ...input, submissions });
   if (answer.replayed) return answer;
   return {
     ...answer,

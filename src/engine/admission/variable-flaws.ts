@@ -31,10 +31,8 @@ interface CheckedNode {
   readonly variables: EffectiveVariables;
 }
 
-interface Checked {
+interface Checked extends Omit<CheckedNode, "node"> {
   readonly composition: Composition;
-  readonly plan: Plan;
-  readonly variables: EffectiveVariables;
   readonly unknown: UnknownVariables;
   readonly rules: AddressRules;
   /** Outputs that deploy steps of the loaded drivers declare. */

@@ -12,7 +12,7 @@ import { insertOperations } from "../../store/operations/operations.ts";
 import type { Keyring } from "../../store/secrets/keyring.ts";
 import { putSecrets, SECRETS } from "../../store/secrets/secrets.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
-import { admitOnce, inputHashWith, isHashOfInput, replayOf } from "../admission/idempotency.ts";
+import { inputHashWith, isHashOfInput, replayOf } from "../admission/idempotency.ts";
 import { termsFlaws } from "../admission/request-terms.ts";
 import type { RequestTerms } from "../admission/request-terms.ts";
 import type { EngineContext } from "../context.ts";
@@ -26,6 +26,7 @@ import type { CheckedSettings } from "../inventory/node-settings.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { parseAddresses } from "./addresses.ts";
+import { repeatIfTaken } from "../input/edits.ts";
 
 export interface DiscoverRequest extends Pick<RequestTerms, "idempotencyKey" | "reason" | "dryRun"> {
   /** Host names, IP addresses and CIDR ranges. */
@@ -84,7 +85,7 @@ export async function discoverNodes(
     const operationId = await storeDiscovery(transaction, context.keyring, admitted);
     return { operationId, addresses, refusals: [], replayed: false };
   };
-  return admitOnce(() => context.transact(admit));
+  return repeatIfTaken(["operations_idempotency"], () => context.transact(admit));
 }
 
 /** Hash of the request with the names of its secrets only. */

@@ -4,11 +4,11 @@ import type { DiscoveryRow } from "../../store/operations/discoveries.ts";
 import { lockValues } from "../../store/nodes/node-identities.ts";
 import { nodesByNames } from "../../store/nodes/nodes.ts";
 import { lockOperation, operationsByIds } from "../../store/operations/operations.ts";
-import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import type { VariablesParts } from "../../store/secrets/secrets.ts";
 import { nameKey } from "../../store/names.ts";
 import type { EngineParts } from "../context.ts";
+import { repeatIfTaken } from "../input/edits.ts";
 import { newFailure } from "../input/failures.ts";
 import { clusterLockRefusals } from "../inventory/cluster-lock.ts";
 import { enrollNodes } from "../inventory/register-nodes.ts";
@@ -26,29 +26,23 @@ export async function recordProbe(
   { ordinal, address }: Pick<DiscoveryRow, "ordinal" | "address">,
   probed: readonly Probed[],
 ): Promise<void> {
-  for (;;) {
-    try {
-      return await transact(async (transaction) => {
-        const { tx } = transaction;
-        const { id } = discovery.operation;
-        // In the order of an abort.
-        if (probed.length > 1) await lockOperation(tx, id);
-        await lockValues(
-          tx,
-          probed.flatMap((one) => ("failure" in one ? [] : one.identities)),
-        );
-        if (!(await lockQueuedDiscovery(tx, id, ordinal))) return;
-        for (const [index, one] of probed.entries()) {
-          const at = index === 0 ? ordinal : await addDiscovery(tx, id, address);
-          await record(transaction, { discovery, keyring, registry }, at, one);
-        }
-      });
-    } catch (error) {
-      // Another request took the name, or deleted the cluster, between the check and the insert.
-      const constraint = violatedConstraint(error) ?? "";
-      if (!constraint.startsWith("nodes_name") && !constraint.startsWith("nodes_cluster")) throw error;
+  const recordAll = async (transaction: Transaction) => {
+    const { tx } = transaction;
+    const { id } = discovery.operation;
+    // In the order of an abort.
+    if (probed.length > 1) await lockOperation(tx, id);
+    await lockValues(
+      tx,
+      probed.flatMap((one) => ("failure" in one ? [] : one.identities)),
+    );
+    if (!(await lockQueuedDiscovery(tx, id, ordinal))) return;
+    for (const [index, one] of probed.entries()) {
+      const at = index === 0 ? ordinal : await addDiscovery(tx, id, address);
+      await record(transaction, { discovery, keyring, registry }, at, one);
     }
-  }
+  };
+  // The cluster may have been deleted meanwhile too.
+  return repeatIfTaken(["nodes_name", "nodes_cluster"], () => transact(recordAll));
 }
 
 async function record(

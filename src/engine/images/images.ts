@@ -18,7 +18,6 @@ import {
   updateImage as changeImage,
 } from "../../store/images.ts";
 import type { ImageRef, ImageRow } from "../../store/images.ts";
-import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { Keyring } from "../../store/secrets/keyring.ts";
 import { deleteSecrets, putSecrets, SECRETS, secretsOf } from "../../store/secrets/secrets.ts";
 import { recordPendingChanges } from "../../store/log/changes.ts";
@@ -26,7 +25,7 @@ import { nameKey } from "../../store/names.ts";
 import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
-import { answerEdit, inOrderOfList, requireNone, requireRevision } from "../input/edits.ts";
+import { answerEdit, inOrderOfList, repeatIfTaken, requireNone, requireRevision } from "../input/edits.ts";
 import { IMAGES_MAX, checksumFlaws, imageUrlFlaws, sizesFlaws, userDataBytes, userDataFlaws } from "./image-rules.ts";
 import { labelFlaws, labelRecord, nameFlaw, repeatedNames } from "../input/name-rules.ts";
 import type { GivenLabels } from "../input/name-rules.ts";
@@ -82,26 +81,21 @@ export async function registerImages(
   given: readonly NewImage[],
 ): Promise<ImagesEdited> {
   const flaws = [...countFlaws(given), ...given.flatMap(newImageFlaws), ...repeatedNames(given, ["input", "images"])];
-  try {
-    return await context.transact(async (transaction) => {
-      if (given.some(({ url }) => url === undefined)) await lockImageFiles(transaction.tx);
-      const conflicts = [...(await takenNames(transaction, given)), ...(await missingFiles(context, given))];
-      const refusals = inOrderOfList([...flaws, ...conflicts]);
-      if (refusals.length > 0) return refuseImages(refusals);
-      const rows = given.map(rowOf);
-      await insertImages(transaction.tx, rows);
-      const userData = given.flatMap((one, index) =>
-        one.userData === undefined ? [] : [[rows[index]?.id ?? "", one.userData] as const],
-      );
-      await putSecrets(transaction.tx, context.keyring, SECRETS.imageUserData, userData);
-      transaction.audit(caller, { targets: given.map(({ name }) => name) });
-      return { imageIds: idsOf(rows), refusals: [] };
-    });
-  } catch (error) {
-    // Another request took one of the names between the check and the insert.
-    if (violatedConstraint(error)?.startsWith("images_name")) return registerImages(context, caller, given);
-    throw error;
-  }
+  const register = async (transaction: Transaction) => {
+    if (given.some(({ url }) => url === undefined)) await lockImageFiles(transaction.tx);
+    const conflicts = [...(await takenNames(transaction, given)), ...(await missingFiles(context, given))];
+    const refusals = inOrderOfList([...flaws, ...conflicts]);
+    if (refusals.length > 0) return refuseImages(refusals);
+    const rows = given.map(rowOf);
+    await insertImages(transaction.tx, rows);
+    const userData = given.flatMap((one, index) =>
+      one.userData === undefined ? [] : [[rows[index]?.id ?? "", one.userData] as const],
+    );
+    await putSecrets(transaction.tx, context.keyring, SECRETS.imageUserData, userData);
+    transaction.audit(caller, { targets: given.map(({ name }) => name) });
+    return { imageIds: idsOf(rows), refusals: [] };
+  };
+  return repeatIfTaken(["images_name"], () => context.transact(register));
 }
 
 function rowOf(image: NewImage) {

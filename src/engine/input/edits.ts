@@ -26,6 +26,24 @@ export async function answerEdit<Answer>(
   }
 }
 
+/**
+ * Makes a change, and makes it again if another request took one of its names, for example, between the check and the
+ * write: the check then refuses it. `constraints`: how the names of those begin that such a change violates.
+ */
+export async function repeatIfTaken<Answer>(
+  constraints: readonly string[],
+  change: () => Promise<Answer>,
+): Promise<Answer> {
+  for (;;) {
+    try {
+      return await change();
+    } catch (error) {
+      const violated = violatedConstraint(error);
+      if (!constraints.some((one) => violated?.startsWith(one))) throw error;
+    }
+  }
+}
+
 /** The refusals of the items of a list, whose paths begin with `input`, the list and the position, in their order. */
 export function inOrderOfList(refusals: readonly Refusal[]): readonly Refusal[] {
   const positionOf = ({ path }: Refusal) => Number(path?.[2] ?? 0);

@@ -4,7 +4,6 @@
  */
 import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
-import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import { lockNodes, nodesByNames, changePresence } from "../../store/nodes/nodes.ts";
 import type { EngineContext } from "../context.ts";
 import type { Caller, Transaction } from "../transaction.ts";
@@ -18,6 +17,7 @@ import { enrollNodes } from "./register-nodes.ts";
 import type { EnrolledNode } from "./register-nodes.ts";
 import { labelRecord } from "../input/name-rules.ts";
 import type { GivenLabels } from "../input/name-rules.ts";
+import { repeatIfTaken } from "../input/edits.ts";
 
 export const PRESENCE_EVENTS = {
   DISCOVERED: "The nodes are seen. An unknown node is registered as ENROLLED if a driver is given.",
@@ -70,14 +70,10 @@ export async function reportPresence(
     const message = "An empty list reports nothing; name at least one node.";
     return { results: [], refusals: [invalidInput(message, ["input", "nodes"])] };
   }
-  try {
-    const results = await context.transact((transaction) => takeReport(transaction, context, caller, { event, nodes }));
-    return { results, refusals: [] };
-  } catch (error) {
-    // Another request took one of the names between the check and the insert.
-    if (violatedConstraint(error)?.startsWith("nodes_name")) return reportPresence(context, caller, event, nodes);
-    throw error;
-  }
+  const results = await repeatIfTaken(["nodes_name"], () =>
+    context.transact((transaction) => takeReport(transaction, context, caller, { event, nodes })),
+  );
+  return { results, refusals: [] };
 }
 
 async function takeReport(

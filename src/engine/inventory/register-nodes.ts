@@ -1,6 +1,6 @@
 /** Registering nodes: all of a request or none. */
 import { randomUUID } from "node:crypto";
-import { RefusalError, invalidInput } from "../../errors.ts";
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { pick } from "../../runtime/pick.ts";
 import { nameKey } from "../../store/names.ts";
@@ -14,10 +14,9 @@ import { insertNodes, nodesByNames } from "../../store/nodes/nodes.ts";
 import type { NodeRow, Secrets } from "../../store/nodes/nodes.ts";
 import { putSecrets, SECRETS } from "../../store/secrets/secrets.ts";
 import type { VariablesParts } from "../../store/secrets/secrets.ts";
-import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import type { EngineContext } from "../context.ts";
 import { isUuid } from "../../runtime/uuid.ts";
-import { inOrderOfList } from "../input/edits.ts";
+import { answerEdit, inOrderOfList, repeatIfTaken, requireNone } from "../input/edits.ts";
 import { sortedMacs } from "../input/mac-addresses.ts";
 import { labelRecord, repeatedNames } from "../input/name-rules.ts";
 import type { ClusterRef } from "../input/node-selector.ts";
@@ -45,8 +44,8 @@ export async function registerNodes(
     given.map((node, index) => prepareSettings(context.registry, node, ["input", "nodes", String(index)])),
   );
   const flaws = [...prepared.flatMap((one) => one.refusals), ...repeatedNames(given, ["input", "nodes"])];
-  try {
-    return await context.transact(async (transaction) => {
+  const register = () =>
+    context.transact(async (transaction) => {
       const macs = given.flatMap((node) =>
         sortedMacs(node.macs ?? []).map((value) => ({ kind: "MAC" as const, value })),
       );
@@ -59,7 +58,7 @@ export async function registerNodes(
         ...(await controllersTaken(transaction, given, prepared)),
       ];
       const refusals = inOrderOfList([...flaws, ...conflicts]);
-      if (refusals.length > 0) throw new RefusalError(refusals);
+      requireNone(refusals);
       const nodes = given.map((node, index) => {
         const clusterId = clusters.idOf(node.cluster);
         return newNode(caller, node, clusterId, prepared[index]);
@@ -67,13 +66,7 @@ export async function registerNodes(
       transaction.audit(caller, { targets: given.map(({ name }) => name) });
       return { nodeIds: await enrollNodes(transaction, context, nodes, caller), refusals: [], results: [] };
     });
-  } catch (error) {
-    if (error instanceof RefusalError) return refuseEdit(error.refusals);
-    // Another request took one of the names or MACs between the check and the insert.
-    const taken = violatedConstraint(error) ?? "";
-    if (taken.startsWith("nodes_name") || taken.startsWith("node_macs")) return registerNodes(context, caller, given);
-    throw error;
-  }
+  return answerEdit<Edited>(() => repeatIfTaken(["nodes_name", "node_macs"], register), refuseEdit);
 }
 
 function newNode(

@@ -13,7 +13,6 @@ import { lockNodes, nodesByIds, nodesByNames } from "../../store/nodes/nodes.ts"
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import { SecretError } from "../../store/secrets/keyring.ts";
 import { SECRETS, secretsOf } from "../../store/secrets/secrets.ts";
-import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 import { busyNodes } from "../../store/runs/runs.ts";
 import { nameKey } from "../../store/names.ts";
 import { nodeIdsOf } from "../input/ids.ts";
@@ -21,7 +20,7 @@ import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode, summaryOf } from "../input/answers.ts";
 import type { Acceptance, NodeAnswer } from "../input/answers.ts";
 import { EDITS_MAX, editOf } from "../audit/edits.ts";
-import { staleRevision } from "../input/edits.ts";
+import { repeatIfTaken, staleRevision } from "../input/edits.ts";
 import { nodesText } from "../input/name-rules.ts";
 import { selectNodes } from "../input/node-selector.ts";
 import type { NodeSelector, Selection } from "../input/node-selector.ts";
@@ -99,14 +98,9 @@ export async function updateNodes(
 ): Promise<UpdatedNodes> {
   const flaws = [...selectionFlaws(request), ...patchFlaws(request.patch)];
   if (flaws.length > 0) return refused(flaws);
-  try {
-    return await context.transact((transaction) => edit(transaction, context, caller, request));
-  } catch (error) {
-    // Another request took the name or a MAC between the check and the update.
-    const taken = violatedConstraint(error) ?? "";
-    if (taken.startsWith("nodes_name") || taken.startsWith("node_macs")) return updateNodes(context, caller, request);
-    throw error;
-  }
+  return repeatIfTaken(["nodes_name", "node_macs"], () =>
+    context.transact((transaction) => edit(transaction, context, caller, request)),
+  );
 }
 
 function refused(refusals: readonly Refusal[]): UpdatedNodes {
