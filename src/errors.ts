@@ -221,6 +221,11 @@ export function invalidInput(message: string, path: readonly string[]): Refusal 
   return { code: "INVALID_INPUT", message, path };
 }
 
+/** The refusal of names or IDs that do not exist. */
+export function notFound(message: string, missing: readonly string[], path: readonly string[]): Refusal {
+  return { code: "NOT_FOUND", message, missing, path };
+}
+
 /** Carries refusals out of a transaction, which it rolls back. */
 export class RefusalError extends Error {
   readonly refusals: readonly Refusal[];

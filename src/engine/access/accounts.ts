@@ -1,6 +1,6 @@
 /** Accounts: programs, and persons of a site without an issuer. */
 import { randomUUID } from "node:crypto";
-import { RefusalError } from "../../errors.ts";
+import { RefusalError, notFound } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { accountByName, insertAccount, updateAccountRow } from "../../store/access/accounts.ts";
 import type { AccountRow } from "../../store/access/accounts.ts";
@@ -73,14 +73,7 @@ export async function knownAccount(
 ): Promise<AccountRow> {
   const account = await accountByName(reader, name);
   if (!account)
-    throw new RefusalError([
-      {
-        code: "NOT_FOUND",
-        message: `There is no account ${name}. Create it with createAccount.`,
-        missing: [name],
-        path,
-      },
-    ]);
+    throw new RefusalError([notFound(`There is no account ${name}. Create it with createAccount.`, [name], path)]);
   return account;
 }
 

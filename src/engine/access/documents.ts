@@ -1,5 +1,5 @@
 /** Trusted documents: GraphQL requests that administrators register, and that callers send by their ids. */
-import { RefusalError, invalidInput } from "../../errors.ts";
+import { RefusalError, invalidInput, notFound } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { documentIdOf } from "../../runtime/document-id.ts";
 import { countDocuments, deleteDocumentRows, documentsByIds, insertDocuments } from "../../store/access/documents.ts";
@@ -121,7 +121,7 @@ function unknownDocuments(
   return ids.flatMap((id, index): Refusal[] => {
     if (present.some((document) => document.id === id)) return [];
     const message = `There is no document ${JSON.stringify(id)}. The query \`trustedDocuments\` lists all of them.`;
-    return [{ code: "NOT_FOUND", message, missing: [id], path: pathOf(index) }];
+    return [notFound(message, [id], pathOf(index))];
   });
 }
 

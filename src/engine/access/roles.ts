@@ -1,5 +1,5 @@
 /** Roles, and their grants to principals. */
-import { RefusalError, invalidInput } from "../../errors.ts";
+import { RefusalError, invalidInput, notFound } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import type { Scope } from "../../lifecycle/scopes.ts";
 import { deleteRoleRow, principalsOfRole, putRoleRow, replaceGrants, rolesByNames } from "../../store/access/grants.ts";
@@ -102,12 +102,7 @@ export function unknownRoles(
 ): Refusal[] {
   return names
     .filter((name) => known.every((role) => role.name !== name))
-    .map((name) => ({
-      code: "NOT_FOUND",
-      message: `There is no role ${name}. The query \`roles\` lists all of them.`,
-      missing: [name],
-      path: pathOf(name),
-    }));
+    .map((name) => notFound(`There is no role ${name}. The query \`roles\` lists all of them.`, [name], pathOf(name)));
 }
 
 function wantedFlaws(roles: readonly WantedRole[]): Refusal[] {
@@ -140,12 +135,7 @@ export async function knownPrincipal(
   if (!principals.issuers.includes(issuer)) {
     const known = principals.issuers.length === 0 ? "none is" : `${listed(principals.issuers)} is`;
     throw new RefusalError([
-      {
-        code: "NOT_FOUND",
-        message: `There is no issuer ${issuer}; in OSTLER_OIDC ${known} configured.`,
-        missing: [issuer],
-        path,
-      },
+      notFound(`There is no issuer ${issuer}; in OSTLER_OIDC ${known} configured.`, [issuer], path),
     ]);
   }
   return given;

@@ -1,5 +1,5 @@
 /** Tokens of accounts. Their secret leaves the service once, when they are created. */
-import { invalidInput, RefusalError } from "../../errors.ts";
+import { RefusalError, invalidInput, notFound } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { createApiToken } from "../../runtime/api-token.ts";
 import { rolesByNames } from "../../store/access/grants.ts";
@@ -138,12 +138,6 @@ function unknownTokens(ids: readonly string[], rows: readonly TokenRow[]): Refus
   const known = new Set(rows.map(({ id }) => id));
   const missing = ids.filter((id) => !known.has(id));
   if (missing.length === 0) return [];
-  return [
-    {
-      code: "NOT_FOUND",
-      message: `There is no token ${missing.join(", ")}. The query \`accounts\` lists tokens with their ids.`,
-      missing,
-      path: ["input", "tokens", "ids"],
-    },
-  ];
+  const message = `There is no token ${missing.join(", ")}. The query \`accounts\` lists tokens with their ids.`;
+  return [notFound(message, missing, ["input", "tokens", "ids"])];
 }

@@ -2,7 +2,7 @@
  * The image of a request: which one it is, what user data it comes with, whether a node's plan installs it, and whether
  * it fits the node's machine.
  */
-import { invalidInput } from "../../errors.ts";
+import { invalidInput, notFound } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
 import type { Registry } from "../../drivers/registry.ts";
@@ -64,8 +64,7 @@ export async function operationImage(
 
 function unknownImage(ref: ImageRef, names: string): Refusal {
   const missing = "id" in ref ? ref.id : ref.name;
-  const message = `There is no image ${missing}. ${names}`;
-  return { code: "NOT_FOUND", message, missing: [missing], path: IMAGE_PATH };
+  return notFound(`There is no image ${missing}. ${names}`, [missing], IMAGE_PATH);
 }
 
 function deletedImage(ref: ImageRef): Refusal {

@@ -1,5 +1,5 @@
 /** Resolves the nodes that a request selects: each once, in the order of the request. Names all that do not exist. */
-import { invalidInput } from "../../errors.ts";
+import { invalidInput, notFound } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
 import { countNodes, nodeKeys, nodesByIds, nodesByNames } from "../../store/nodes/nodes.ts";
@@ -166,7 +166,7 @@ export async function findCluster(reader: Reader, ref: ClusterRef): Promise<stri
 
 export function unknownCluster(ref: ClusterRef, path: readonly string[]): { readonly refusals: readonly Refusal[] } {
   const asked = "name" in ref ? ref.name : ref.id;
-  return { refusals: [{ code: "NOT_FOUND", message: `There is no cluster ${asked}.`, path, missing: [asked] }] };
+  return { refusals: [notFound(`There is no cluster ${asked}.`, [asked], path)] };
 }
 
 function refused(code: Refusal["code"], message: string, path: readonly string[]): Refused {

@@ -1,4 +1,5 @@
 /** Selects the work that abort, stop, restart, withdraw-abort and unhold are requested for. */
+import { notFound } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { operationsByIds } from "../../store/operations/operations.ts";
 import type { OperationRow } from "../../store/operations/operations.ts";
@@ -110,12 +111,5 @@ export function operationEnded(operationId: string, state?: string): readonly Re
 }
 
 export function unknownOperation(id: string): readonly Refusal[] {
-  return [
-    {
-      code: "NOT_FOUND",
-      message: `There is no operation ${id}.`,
-      path: ["input", "work", "operationId"],
-      missing: [id],
-    },
-  ];
+  return [notFound(`There is no operation ${id}.`, [id], ["input", "work", "operationId"])];
 }

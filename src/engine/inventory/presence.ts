@@ -2,7 +2,7 @@
  * Reports of monitoring: nodes that it has seen, or no longer sees. A report starts no work and disturbs none. Each
  * node has an answer of its own, and a refused node does not affect the others. A repeated report writes nothing.
  */
-import { invalidInput } from "../../errors.ts";
+import { invalidInput, notFound } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { lockNodes, nodesByNames, changePresence } from "../../store/nodes/nodes.ts";
 import type { EngineContext } from "../context.ts";
@@ -168,7 +168,7 @@ async function firstSeen(
   const { name, driver, settings, labels } = node;
   if (event === "DISAPPEARED") {
     const message = `Node ${name} does not exist, so it cannot have disappeared.`;
-    return { refusal: { code: "NOT_FOUND", message, missing: [name], path: [...path, "name"] } };
+    return { refusal: notFound(message, [name], [...path, "name"]) };
   }
   if (driver === undefined) {
     const message = `Node ${name} is not registered. Name its driver to register it with this report, or use registerNodes.`;

@@ -1,6 +1,6 @@
 /** Registering nodes: all of a request or none. */
 import { randomUUID } from "node:crypto";
-import { invalidInput } from "../../errors.ts";
+import { invalidInput, notFound } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { pick } from "../../runtime/pick.ts";
 import { nameKey } from "../../store/names.ts";
@@ -222,14 +222,8 @@ async function clustersOf(transaction: Transaction, given: readonly NewNode[]) {
   const unknown = given.flatMap(({ name, cluster }, index): Refusal[] => {
     if (!cluster || known.has(keyOf(cluster))) return [];
     const missing = keyOf(cluster);
-    return [
-      {
-        code: "NOT_FOUND",
-        message: `Node ${name}: there is no cluster ${missing}.`,
-        missing: [missing],
-        path: ["input", "nodes", String(index), "cluster"],
-      },
-    ];
+    const path = ["input", "nodes", String(index), "cluster"];
+    return [notFound(`Node ${name}: there is no cluster ${missing}.`, [missing], path)];
   });
   return { idOf, refusals: [...unknown, ...locked] };
 }

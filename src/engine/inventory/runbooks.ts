@@ -3,7 +3,7 @@
  * they are used, because drivers and the site's policy change.
  */
 import { randomUUID } from "node:crypto";
-import { RefusalError, invalidInput } from "../../errors.ts";
+import { RefusalError, invalidInput, notFound } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import {
   deleteRunbook as removeRunbook,
@@ -138,10 +138,7 @@ function stepFlaws(step: StepChoice, path: readonly string[]): Refusal[] {
 
 async function lockKnown(transaction: Transaction, name: string, ifRevision: number | undefined): Promise<RunbookRow> {
   const runbook = await lockRunbook(transaction.tx, name);
-  if (!runbook)
-    throw new RefusalError([
-      { code: "NOT_FOUND", message: `There is no runbook ${name}.`, missing: [name], path: ["input", "runbook"] },
-    ]);
+  if (!runbook) throw new RefusalError([notFound(`There is no runbook ${name}.`, [name], ["input", "runbook"])]);
   requireRevision(`Runbook ${name}`, runbook.revision, ifRevision);
   return runbook;
 }

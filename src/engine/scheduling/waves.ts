@@ -3,7 +3,7 @@
  * have failed, and users advance, halt and resume them. Everything happens under the operation's lock.
  * lifecycle/waves.ts decides.
  */
-import { invalidInput } from "../../errors.ts";
+import { invalidInput, notFound } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { countOf, isShare, judgeWaves, waveSizes } from "../../lifecycle/waves.ts";
 import type { WaveOptions, WaveState, WaveVerdict } from "../../lifecycle/waves.ts";
@@ -172,7 +172,7 @@ export async function steerWaves(context: EngineContext, caller: Caller, request
     const read = request.dryRun ? operationById : lockOperation;
     const operation = isUuid(id) ? await read(transaction.tx, id) : undefined;
     const path = ["input", "operationId"];
-    if (!operation) return refused({ code: "NOT_FOUND", message: `There is no operation ${id}.`, missing: [id], path });
+    if (!operation) return refused(notFound(`There is no operation ${id}.`, [id], path));
     const flaw = await steerFlaw(transaction.tx, operation, request.action);
     if (flaw !== null)
       return refused({ code: "INVALID_STATE", message: `Operation ${id} ${flaw}`, operationId: id, path });
