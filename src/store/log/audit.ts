@@ -2,7 +2,7 @@
  * The audit: one row for each mutation, denial, failed login, start and command. A row is written in the transaction of
  * its effect. Once that has committed, any replica numbers the row, as it does for changes (changes.ts).
  */
-import { and, asc, eq, gt, inArray, isNotNull, lte, sql } from "drizzle-orm";
+import { and, asc, eq, inArray, isNotNull, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import { inArrayParam, textArray } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
@@ -12,8 +12,8 @@ import type { NumberedRequest, Page } from "../postgres/pagination.ts";
 import { audit, auditPosition } from "../tables.ts";
 import type { AuditOutcome } from "./audit-records.ts";
 import { positionBefore } from "./log-times.ts";
-import { deleteOldRows, newestCursor } from "./transitions.ts";
-import type { LogCursor, LogTables } from "./transitions.ts";
+import { deleteOldRows, inRange, newestCursor } from "./transitions.ts";
+import type { LogCursor, LogRange, LogTables } from "./transitions.ts";
 
 type StoredRow = typeof audit.$inferSelect;
 
@@ -80,24 +80,13 @@ export interface AuditFilter {
   readonly until?: Date | undefined;
 }
 
-/** Up to `limit` rows after a position, oldest first; up to and including `until`. */
-export async function auditAfter(
-  reader: Reader,
-  range: { readonly after: number; readonly until?: number; readonly limit: number; readonly filter?: AuditFilter },
-): Promise<AuditRow[]> {
-  const { after, until, limit, filter } = range;
+export async function auditAfter(reader: Reader, range: LogRange<AuditFilter>): Promise<AuditRow[]> {
   const rows = await reader
     .select()
     .from(audit)
-    .where(
-      and(
-        gt(audit.position, after),
-        until === undefined ? undefined : lte(audit.position, until),
-        filter && condition(filter),
-      ),
-    )
+    .where(and(inRange(audit.position, range), range.filter && condition(range.filter)))
     .orderBy(asc(audit.position))
-    .limit(limit);
+    .limit(range.limit);
   return rows.filter(isNumbered);
 }
 

@@ -3,13 +3,13 @@
  * (`change_inbox`). Once they have committed, any replica numbers them: positions have no holes, follow the order of
  * commits for each object, and no row appears at or below a position that was read.
  */
-import { and, asc, eq, gt, lte, sql } from "drizzle-orm";
+import { and, asc, eq, sql } from "drizzle-orm";
 import type { ChangeSubject } from "./change-records.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { changePosition, changes } from "../tables.ts";
-import { newestCursor } from "./transitions.ts";
-import type { LogCursor, LogTables } from "./transitions.ts";
+import { inRange, newestCursor } from "./transitions.ts";
+import type { LogCursor, LogRange, LogTables } from "./transitions.ts";
 
 export type ChangeRow = typeof changes.$inferSelect;
 
@@ -54,24 +54,19 @@ export interface ChangeFilter {
   readonly nodeId?: string | undefined;
 }
 
-/** Up to `limit` changes after a position, oldest first; up to and including `until`. */
-export async function changesAfter(
-  reader: Reader,
-  range: { readonly after: number; readonly until?: number; readonly limit: number; readonly filter?: ChangeFilter },
-): Promise<ChangeRow[]> {
-  const { after, until, limit, filter } = range;
+export async function changesAfter(reader: Reader, range: LogRange<ChangeFilter>): Promise<ChangeRow[]> {
+  const { filter } = range;
   return reader
     .select()
     .from(changes)
     .where(
       and(
-        gt(changes.position, after),
-        until === undefined ? undefined : lte(changes.position, until),
+        inRange(changes.position, range),
         filter && inArrayParam(changes.subject, filter.subjects),
         filter?.operationId === undefined ? undefined : eq(changes.operationId, filter.operationId),
         filter?.nodeId === undefined ? undefined : eq(changes.nodeId, filter.nodeId),
       ),
     )
     .orderBy(asc(changes.position))
-    .limit(limit);
+    .limit(range.limit);
 }

@@ -1,5 +1,5 @@
 /** The log of state changes: written by the last statement of a transaction, read by position. */
-import { and, asc, eq, gt, sql } from "drizzle-orm";
+import { and, asc, eq, gt, lte, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { PgColumn } from "drizzle-orm/pg-core";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
@@ -191,26 +191,23 @@ export interface TransitionFilter {
   readonly until?: Date | undefined;
 }
 
-/** Up to `limit` transitions after a position, oldest first; up to and including `until`. */
-export async function transitionsAfter(
-  reader: Reader,
-  range: {
-    readonly after: number;
-    readonly until?: number;
-    readonly limit: number;
-    readonly filter?: TransitionFilter;
-  },
-): Promise<TransitionRow[]> {
+/** A part of a log, oldest first: up to `limit` rows after a position, up to and including `until`. */
+export interface LogRange<Filter> {
+  readonly after: number;
+  readonly until?: number;
+  readonly limit: number;
+  readonly filter?: Filter;
+}
+
+export function inRange(position: PgColumn, { after, until }: LogRange<unknown>): SQL | undefined {
+  return and(gt(position, after), until === undefined ? undefined : lte(position, until));
+}
+
+export async function transitionsAfter(reader: Reader, range: LogRange<TransitionFilter>): Promise<TransitionRow[]> {
   return reader
     .select()
     .from(transitions)
-    .where(
-      and(
-        gt(transitions.position, range.after),
-        range.until === undefined ? undefined : sql`${transitions.position} <= ${range.until}`,
-        condition(range.filter),
-      ),
-    )
+    .where(and(inRange(transitions.position, range), condition(range.filter)))
     .orderBy(asc(transitions.position))
     .limit(range.limit);
 }
