@@ -2,7 +2,7 @@
  * Streams of changes of objects: what changed, each object as it is then, and which objects do not match any more.
  * Where a reader is behind, all changes of an object on a page are one item; a page of the rows in memory has 1,000
  * changes, one from the table the changes of up to 1,000 objects (change-windows.ts). The parts that depend on the kind
- * of objects are in change-kinds.ts.
+ * of objects are in the folder kinds.
  */
 import { CHANGE_LOG, changeCursor, newestChange } from "../store/log/changes.ts";
 import type { ChangeCursor, ChangeFilter } from "../store/log/changes.ts";
@@ -31,6 +31,11 @@ export interface FeedParts {
 
 /** Changes on a page of the rows in memory: more than items of other streams, because an object is one item. */
 const PAGE = 1_000;
+
+/** A request for the changes of objects that match a filter. */
+export interface FilteredRequest<Filter> extends StreamRequest<ChangeCursor> {
+  readonly filter?: Filter | undefined;
+}
 
 /** The objects that a stream follows. */
 export interface Followed<Row, Found extends { readonly row: Row }, Field> {

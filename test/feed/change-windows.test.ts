@@ -1,7 +1,9 @@
 /** Readers that are far behind: each object once for a window of the log, and nothing lost where a window is cut. */
 import { afterAll, describe, expect, test } from "vitest";
-import { clusterChanges, nodeChanges, operationChanges } from "../../src/feed/kinds/change-kinds.ts";
-import type { NodeChangeItem } from "../../src/feed/kinds/change-kinds.ts";
+import { clusterChanges } from "../../src/feed/kinds/cluster-changes.ts";
+import { nodeChanges } from "../../src/feed/kinds/node-changes.ts";
+import type { NodeChangeItem } from "../../src/feed/kinds/node-changes.ts";
+import { operationChanges } from "../../src/feed/kinds/operation-changes.ts";
 import type { ChangeStream, FeedParts } from "../../src/feed/change-stream.ts";
 import type { WindowLimits } from "../../src/feed/change-windows.ts";
 import type { ChangeCursor } from "../../src/store/log/changes.ts";

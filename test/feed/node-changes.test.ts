@@ -1,6 +1,6 @@
 /** The stream of changes of nodes: no gap, exact about what leaves a filter, and never older than already seen. */
 import { afterAll, describe, expect, test } from "vitest";
-import type { NodeChangeItem } from "../../src/feed/kinds/change-kinds.ts";
+import type { NodeChangeItem } from "../../src/feed/kinds/node-changes.ts";
 import type { ChangeCursor } from "../../src/store/log/changes.ts";
 import { newestChange, numberChanges } from "../../src/store/log/changes.ts";
 import type { NodeFilter } from "../../src/store/nodes/node-filter.ts";

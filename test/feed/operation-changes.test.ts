@@ -1,7 +1,7 @@
 /** The stream of changes of operations: what it emits, exact about what leaves a filter, and the cursors it refuses. */
 import { randomUUID } from "node:crypto";
 import { afterAll, describe, expect, test } from "vitest";
-import type { OperationChangeItem } from "../../src/feed/kinds/change-kinds.ts";
+import type { OperationChangeItem } from "../../src/feed/kinds/operation-changes.ts";
 import type { ChangeCursor } from "../../src/store/log/changes.ts";
 import { newestChange, numberChanges } from "../../src/store/log/changes.ts";
 import type { OperationFilter } from "../../src/store/operations/operation-filter.ts";

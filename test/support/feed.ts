@@ -1,15 +1,14 @@
 /**
  * The log and its streams without server and engine, and writers that fill the log as fast as the database takes it.
  */
-import { clusterChanges, nodeChanges, operationChanges, runChanges } from "../../src/feed/kinds/change-kinds.ts";
-import type {
-  ClusterChangesRequest,
-  NodeChangeItem,
-  NodeChangesRequest,
-  OperationChangeItem,
-  OperationChangesRequest,
-  RunChangesRequest,
-} from "../../src/feed/kinds/change-kinds.ts";
+import { clusterChanges } from "../../src/feed/kinds/cluster-changes.ts";
+import type { ClusterChangesRequest } from "../../src/feed/kinds/cluster-changes.ts";
+import { nodeChanges } from "../../src/feed/kinds/node-changes.ts";
+import type { NodeChangeItem, NodeChangesRequest } from "../../src/feed/kinds/node-changes.ts";
+import { operationChanges } from "../../src/feed/kinds/operation-changes.ts";
+import type { OperationChangeItem, OperationChangesRequest } from "../../src/feed/kinds/operation-changes.ts";
+import { runChanges } from "../../src/feed/kinds/run-changes.ts";
+import type { RunChangesRequest } from "../../src/feed/kinds/run-changes.ts";
 import type { ChangeStream, FeedParts } from "../../src/feed/change-stream.ts";
 import type { ChangeTail } from "../../src/feed/log/change-tail.ts";
 import type { ClusterChangeField, RunChangeField } from "../../src/store/log/change-fields.ts";

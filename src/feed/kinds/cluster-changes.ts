@@ -5,23 +5,41 @@
 import { CLUSTER_CHANGE_COLUMNS } from "../../store/log/change-fields.ts";
 import type { ClusterChangeField, NodeChangeField } from "../../store/log/change-fields.ts";
 import type { ChangeRow } from "../../store/log/changes.ts";
-import type { ChangeMerge } from "../../store/log/merged-changes.ts";
 import { clusterTest } from "../../store/nodes/cluster-filter.ts";
 import type { ClusterFilter } from "../../store/nodes/cluster-filter.ts";
 import { busyClusters, clustersByIds, clustersOfNodes, clusterVersionsAfterName } from "../../store/nodes/clusters.ts";
 import type { ClusterRow } from "../../store/nodes/clusters.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import type { ObjectChange, View } from "../change-items.ts";
+import { changeStream } from "../change-stream.ts";
+import type { ChangeStream, FeedParts, FilteredRequest } from "../change-stream.ts";
 import type { KnownRow } from "../log/known-rows.ts";
-import type { SnapshotContent } from "../log/snapshots.ts";
 
-/** A snapshot of matching clusters, by name. */
-export function clusterSnapshot(filter: ClusterFilter | undefined): SnapshotContent<ClusterRow> {
-  return {
-    key: `clusters ${JSON.stringify(filter ?? {})}`,
-    versions: (reader, after, limit) => clusterVersionsAfterName(reader, filter, after?.name ?? null, limit),
-    byIds: clustersByIds,
-  };
+export type ClusterChangesRequest = FilteredRequest<ClusterFilter>;
+
+export function clusterChanges(
+  parts: FeedParts,
+  { filter, ...request }: ClusterChangesRequest,
+): ChangeStream<ClusterRow, ClusterChangeField> {
+  const view = viewOfClusters(filter);
+  return changeStream(
+    parts,
+    {
+      reads: { subjects: ["CLUSTER", "NODE", "RUN", "OPERATION"] },
+      // Of a node before a change, its cluster is visible; of a cluster, its name.
+      merge: { by: "NODE", before: [["clusterId"], ["name"]] },
+      head: "slow",
+      known: parts.tail.changes.known.clusters,
+      snapshot: {
+        key: `clusters ${JSON.stringify(filter ?? {})}`,
+        versions: (reader, after, limit) => clusterVersionsAfterName(reader, filter, after?.name ?? null, limit),
+        byIds: clustersByIds,
+      },
+      changesOf: (rows) => changesOfClusters(parts.database.reader, rows),
+      view: () => view,
+    },
+    request,
+  );
 }
 
 type Change = ObjectChange<ClusterChangeField>;
@@ -43,11 +61,8 @@ const PENDING_FIELDS: ReadonlySet<string> = new Set<NodeChangeField>([
   "IDENTITY_CONFLICT",
 ]);
 
-/** Of a node before a change, its cluster is visible; of a cluster, its name. */
-export const MERGE_OF_CLUSTERS: ChangeMerge = { by: "NODE", before: [["clusterId"], ["name"]] };
-
 /** The changes as changes of clusters. */
-export async function changesOfClusters(reader: Reader, rows: readonly ChangeRow[]): Promise<readonly Change[]> {
+async function changesOfClusters(reader: Reader, rows: readonly ChangeRow[]): Promise<readonly Change[]> {
   const ofNodes = rows.flatMap((row) => nodeOf(row) ?? []);
   const ofOperations = rows.flatMap(({ subject, subjectId, fields }) =>
     subject === "OPERATION" && fields.includes("INTERRUPT") ? subjectId : [],
@@ -99,7 +114,7 @@ function throughNode(row: ChangeRow, present: string | null): readonly Change[] 
   return [...new Set([earlier, present])].flatMap((id) => (id === null ? [] : { id, row, fields: visible }));
 }
 
-export function viewOfClusters(filter: ClusterFilter | undefined): View<KnownRow<ClusterRow>, ClusterChangeField> {
+function viewOfClusters(filter: ClusterFilter | undefined): View<KnownRow<ClusterRow>, ClusterChangeField> {
   const test = clusterTest(filter);
   return {
     fields: FIELDS,

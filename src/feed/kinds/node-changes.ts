@@ -4,33 +4,16 @@ import type { NodeChangeField } from "../../store/log/change-fields.ts";
 import type { ChangeBefore } from "../../store/log/change-records.ts";
 import type { ChangeRow } from "../../store/log/changes.ts";
 import { factPaths } from "../../store/nodes/filter-facts.ts";
-import type { ChangeMerge } from "../../store/log/merged-changes.ts";
-import { nodesWithClusters } from "../../store/nodes/node-facts.ts";
 import type { NodeBefore, NodeFacts } from "../../store/nodes/node-facts.ts";
 import { changeTimes, nodeCondition, nodeTest } from "../../store/nodes/node-filter.ts";
 import type { NodeFilter, NodeTest } from "../../store/nodes/node-filter.ts";
 import { nodeVersionsAfterName, nodesByIds } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
-import type { Reader } from "../../store/postgres/database.ts";
 import type { ObjectChange, View } from "../change-items.ts";
+import { changeStream } from "../change-stream.ts";
+import type { ChangeStream, ChangeStreamItem, FeedParts, FilteredRequest } from "../change-stream.ts";
+import type { KnownNode } from "../log/known-rows.ts";
 import type { SnapshotContent } from "../log/snapshots.ts";
-
-export interface KnownNode {
-  readonly row: NodeRow;
-  /** The values that filters see. */
-  readonly facts: NodeFacts;
-}
-
-/** The nodes of these ids that exist. */
-export async function knownNodes(reader: Reader, ids: readonly string[]): Promise<ReadonlyMap<string, KnownNode>> {
-  const found = await nodesWithClusters(reader, ids);
-  return new Map(
-    found.map(({ row, clusterName }) => {
-      const facts = { ...row, clusterName, errorCode: row.lastError?.code ?? null };
-      return [row.id, { row, facts }];
-    }),
-  );
-}
 
 /** A snapshot of matching nodes, by name. */
 export function nodeSnapshot(filter: NodeFilter | undefined): SnapshotContent<NodeRow> {
@@ -41,13 +24,32 @@ export function nodeSnapshot(filter: NodeFilter | undefined): SnapshotContent<No
   };
 }
 
-/** A stream sees of a node before a change the facts of its filter, and its name; facts with a driver are of a node. */
-export function mergeOfNodes(filter: NodeFilter | undefined): ChangeMerge {
-  return { by: "NODE", before: [["driver"], ["name"], ...factPaths(filter ?? {})] };
+export type NodeChangeItem = ChangeStreamItem<NodeRow, NodeChangeField>;
+export type NodeChangesRequest = FilteredRequest<NodeFilter>;
+
+export function nodeChanges(
+  parts: FeedParts,
+  { filter, ...request }: NodeChangesRequest,
+): ChangeStream<NodeRow, NodeChangeField> {
+  const view = viewOfNodes(filter);
+  return changeStream(
+    parts,
+    {
+      reads: { subjects: ["NODE", "RUN"] },
+      // The facts of the filter are visible of a node before a change, and its name; facts with a driver are of a node.
+      merge: { by: "NODE", before: [["driver"], ["name"], ...factPaths(filter ?? {})] },
+      head: "live",
+      known: parts.tail.changes.known.nodes,
+      snapshot: nodeSnapshot(filter),
+      changesOf: changesOfNodes,
+      view: () => view,
+    },
+    request,
+  );
 }
 
 /** The changes as changes of nodes. */
-export function changesOfNodes(rows: readonly ChangeRow[]): readonly ObjectChange<NodeChangeField>[] {
+function changesOfNodes(rows: readonly ChangeRow[]): readonly ObjectChange<NodeChangeField>[] {
   return rows.flatMap((row) => {
     const { subject, subjectId, nodeId, event, fields } = row;
     if (subject === "NODE") return { id: subjectId, row, fields: FIELDS.filter((field) => fields.includes(field)) };
@@ -59,7 +61,7 @@ export function changesOfNodes(rows: readonly ChangeRow[]): readonly ObjectChang
 
 const FIELDS = Object.keys(NODE_CHANGE_COLUMNS) as NodeChangeField[];
 
-export function viewOfNodes(filter: NodeFilter | undefined): View<KnownNode, NodeChangeField> {
+function viewOfNodes(filter: NodeFilter | undefined): View<KnownNode, NodeChangeField> {
   const test = filter && nodeCondition(filter) ? nodeTest(filter) : () => true;
   const times = filter ? changeTimes(filter) : [];
   // Any change can end or begin a match of `changedSince`.

@@ -13,16 +13,35 @@ import { operationsByIds } from "../../store/operations/operations.ts";
 import type { OperationRow } from "../../store/operations/operations.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import type { ObjectChange, View } from "../change-items.ts";
+import { changeStream } from "../change-stream.ts";
+import type { ChangeStream, ChangeStreamItem, FeedParts, FilteredRequest } from "../change-stream.ts";
 import type { KnownRow } from "../log/known-rows.ts";
-import type { SnapshotContent } from "../log/snapshots.ts";
 
-/** A snapshot of matching operations, newest first. */
-export function operationSnapshot(filter: OperationFilter | undefined): SnapshotContent<OperationRow> {
-  return {
-    key: `operations ${JSON.stringify(filter ?? {})}`,
-    versions: (reader, after, limit) => operationVersionsAfter(reader, filter, after, limit),
-    byIds: operationsByIds,
-  };
+export type OperationChangeItem = ChangeStreamItem<OperationRow, OperationChangeField>;
+export type OperationChangesRequest = FilteredRequest<OperationFilter>;
+
+export function operationChanges(
+  parts: FeedParts,
+  { filter, ...request }: OperationChangesRequest,
+): ChangeStream<OperationRow, OperationChangeField> {
+  const { reader } = parts.database;
+  return changeStream(
+    parts,
+    {
+      reads: { subjects: ["OPERATION", "RUN", ...(filter?.clusterId === undefined ? [] : (["CLUSTER"] as const))] },
+      merge: { by: "OPERATION" },
+      head: "paced",
+      known: parts.tail.changes.known.operations,
+      snapshot: {
+        key: `operations ${JSON.stringify(filter ?? {})}`,
+        versions: (tx, after, limit) => operationVersionsAfter(tx, filter, after, limit),
+        byIds: operationsByIds,
+      },
+      changesOf: (rows) => changesOfOperations(reader, filter, rows),
+      view: (ids) => viewOfOperations(reader, filter, ids),
+    },
+    request,
+  );
 }
 
 const FIELDS = Object.keys(OPERATION_CHANGE_COLUMNS) as OperationChangeField[];
@@ -30,7 +49,7 @@ const FIELDS = Object.keys(OPERATION_CHANGE_COLUMNS) as OperationChangeField[];
 const OF_PROGRESS: readonly string[] = ["STATE", "STEP", "WAIT", "FAILURE"];
 
 /** The changes as changes of operations. A deleted cluster has no operations any more. */
-export async function changesOfOperations(
+async function changesOfOperations(
   reader: Reader,
   filter: OperationFilter | undefined,
   rows: readonly ChangeRow[],
@@ -51,7 +70,7 @@ export async function changesOfOperations(
  * The state before a change is recorded. The failure, in which a filter finds a text, is set once. An operation keeps
  * its nodes, and its clusters until they are deleted. Operations are not deleted.
  */
-export async function viewOfOperations(
+async function viewOfOperations(
   reader: Reader,
   filter: OperationFilter | undefined,
   ids: readonly string[],

@@ -4,6 +4,10 @@
  * and a stream only if it was read after the stream began, so that no stream goes back in time.
  */
 import { FreshMap } from "../../runtime/fresh-map.ts";
+import { nodesWithClusters } from "../../store/nodes/node-facts.ts";
+import type { NodeFacts } from "../../store/nodes/node-facts.ts";
+import type { NodeRow } from "../../store/nodes/nodes.ts";
+import type { Reader } from "../../store/postgres/database.ts";
 
 export interface Wanted {
   readonly id: string;
@@ -70,4 +74,21 @@ export function createKnownRowsAlone<Row extends { readonly id: string }>(
   find: (ids: readonly string[]) => Promise<readonly Row[]>,
 ): KnownRows<KnownRow<Row>> {
   return createKnownRows(async (ids) => new Map((await find(ids)).map((row) => [row.id, { row }])));
+}
+
+export interface KnownNode {
+  readonly row: NodeRow;
+  /** The values that filters see. */
+  readonly facts: NodeFacts;
+}
+
+/** The nodes of these ids that exist. */
+export async function knownNodes(reader: Reader, ids: readonly string[]): Promise<ReadonlyMap<string, KnownNode>> {
+  const found = await nodesWithClusters(reader, ids);
+  return new Map(
+    found.map(({ row, clusterName }) => {
+      const facts = { ...row, clusterName, errorCode: row.lastError?.code ?? null };
+      return [row.id, { row, facts }];
+    }),
+  );
 }

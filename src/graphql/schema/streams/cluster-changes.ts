@@ -1,5 +1,5 @@
 /** The subscription `clusterChanges`. */
-import { clusterChanges } from "../../../feed/kinds/change-kinds.ts";
+import { clusterChanges } from "../../../feed/kinds/cluster-changes.ts";
 import { builder, needs } from "../../base/builder.ts";
 import { ClusterChangeFieldEnum } from "../../base/enums.ts";
 import { ClusterRef } from "../../base/refs.ts";

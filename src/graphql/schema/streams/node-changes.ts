@@ -1,5 +1,5 @@
 /** The subscription `nodeChanges`. */
-import { nodeChanges } from "../../../feed/kinds/change-kinds.ts";
+import { nodeChanges } from "../../../feed/kinds/node-changes.ts";
 import { builder, needs } from "../../base/builder.ts";
 import { NodeChangeFieldEnum } from "../../base/enums.ts";
 import { NodeRef } from "../../base/refs.ts";

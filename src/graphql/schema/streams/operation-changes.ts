@@ -1,5 +1,5 @@
 /** The subscription `operationChanges`. */
-import { operationChanges } from "../../../feed/kinds/change-kinds.ts";
+import { operationChanges } from "../../../feed/kinds/operation-changes.ts";
 import { exceedsOperations } from "../../../store/operations/operation-lists.ts";
 import { builder, needs } from "../../base/builder.ts";
 import { OperationChangeFieldEnum } from "../../base/enums.ts";

@@ -1,5 +1,5 @@
 /** The subscription `runChanges`. */
-import { runChanges } from "../../../feed/kinds/change-kinds.ts";
+import { runChanges } from "../../../feed/kinds/run-changes.ts";
 import type { RunsOf } from "../../../store/runs/runs.ts";
 import { builder, needs } from "../../base/builder.ts";
 import { badInput } from "../../base/connection.ts";
