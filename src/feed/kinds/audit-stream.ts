@@ -33,7 +33,7 @@ export function auditStream(
 
   async function readTable({ position }: AuditCursor, newest: number): Promise<LogPage<EntryItem, AuditCursor> | null> {
     const until = filter ? Math.min(newest, position + WINDOW) : newest;
-    const rows = await auditAfter(reader, { after: position, until, limit: BATCH, ...(filter && { filter }) });
+    const rows = await auditAfter(reader, { after: position, until, limit: BATCH, filter });
     // As in node-stream.ts: a row directly after the cursor proves that none is missing.
     if (rows[0]?.position !== position + 1) {
       const { earliest } = await checkCursor(reader, BEFORE_FIRST, AUDIT_LOG);

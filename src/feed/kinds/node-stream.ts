@@ -7,13 +7,12 @@ import type { Awaitable } from "../../runtime/awaitable.ts";
 import { nodeCondition, nodeTest } from "../../store/nodes/node-filter.ts";
 import type { NodeFilter } from "../../store/nodes/node-filter.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
-import type { Reader } from "../../store/postgres/connect.ts";
 import type { Database } from "../../store/postgres/database.ts";
 import { BEFORE_FIRST, checkCursor, cursorAt, newestCursor, transitionsAfter } from "../../store/log/transitions.ts";
 import type { LogCursor, TransitionFilter, TransitionRow } from "../../store/log/transitions.ts";
 import { nodeSnapshot } from "./node-changes.ts";
 import { BATCH, streamOf } from "../stream.ts";
-import type { Bookmark, ClaimOf, LogPage, Reset, Source } from "../stream.ts";
+import type { Bookmark, LogPage, Reset, Source } from "../stream.ts";
 import type { Tail } from "../log/tail.ts";
 
 export { RESET_REASONS } from "../stream.ts";
@@ -35,79 +34,45 @@ export interface NodeStreamRequest {
 /** Positions that one statement of a filtered stream reads, which bounds its duration. */
 const WINDOW = 10_000;
 
-interface StreamParts {
-  readonly database: Database;
-  readonly tail: Tail;
-}
-
-export function nodeStream(parts: StreamParts, request: NodeStreamRequest): AsyncIterableIterator<NodeStreamItem> {
-  return streamOf(parts.tail, new Transitions(parts, request.filter), request);
-}
-
-class Transitions implements Source<NodeRow, NodeItem, LogCursor> {
-  readonly beforeFirst = BEFORE_FIRST;
-  readonly #reader: Reader;
-  readonly #tail: Tail;
-  readonly #nodeFilter: NodeFilter | undefined;
-  readonly #filter: TransitionFilter | undefined;
-  readonly #choose: TransitionChoice | null;
-
-  constructor({ database, tail }: StreamParts, nodeFilter: NodeFilter | undefined) {
-    this.#reader = database.reader;
-    this.#tail = tail;
-    this.#nodeFilter = nodeFilter;
-    this.#filter = transitionFilter(nodeFilter);
-    this.#choose = transitionChoice(tail, nodeFilter);
-  }
-
-  get head(): number {
-    return this.#tail.head;
-  }
-
-  onAdvance(listener: () => void): () => void {
-    return this.#tail.onAdvance(listener);
-  }
-
-  isRecent(after: number): boolean {
-    return this.#tail.recent(after, 1) !== null;
-  }
-
-  newest(): Promise<LogCursor> {
-    return newestCursor(this.#reader);
-  }
-
-  check(cursor: LogCursor) {
-    return checkCursor(this.#reader, cursor);
-  }
-
-  read(after: LogCursor, newest: number): Awaitable<LogPage<NodeItem, LogCursor> | null> {
-    const recent = newest > this.#tail.head ? null : this.#tail.recent(after.position, BATCH);
-    if (!recent) return this.#readTable(after, newest);
-    const cursor = recent.at(-1) ?? after;
-    return whenReady(this.#choose?.(recent) ?? recent, (rows) => ({ items: rows.map(transitionItem), cursor }));
-  }
-
-  claim(): ClaimOf<NodeRow, LogCursor> {
-    return this.#tail.snapshot(nodeSnapshot(this.#nodeFilter));
-  }
-
-  snapshotItem(node: NodeRow, cursor: LogCursor): NodeItem {
-    return { kind: "snapshot", cursor, node };
-  }
+export function nodeStream(
+  { database: { reader }, tail }: { readonly database: Database; readonly tail: Tail },
+  request: NodeStreamRequest,
+): AsyncIterableIterator<NodeStreamItem> {
+  const filter = transitionFilter(request.filter);
+  const choose = transitionChoice(tail, request.filter);
 
   /** Matching transitions up to a position at most, from the table; null if earlier ones are deleted. */
-  async #readTable(after: LogCursor, newest: number): Promise<LogPage<NodeItem, LogCursor> | null> {
-    const from = after.position;
-    const filter = this.#filter;
-    const until = filter ? Math.min(newest, from + WINDOW) : newest;
-    const rows = await transitionsAfter(this.#reader, { after: from, until, limit: BATCH, ...(filter && { filter }) });
+  async function readTable({ position }: LogCursor, newest: number): Promise<LogPage<NodeItem, LogCursor> | null> {
+    const until = filter ? Math.min(newest, position + WINDOW) : newest;
+    const rows = await transitionsAfter(reader, { after: position, until, limit: BATCH, filter });
     // Positions have no holes, so a row directly after the cursor proves that none is missing. Otherwise the log
     // decides.
-    if (rows[0]?.position !== from + 1 && (await this.check(BEFORE_FIRST)).earliest.position > from) return null;
+    if (rows[0]?.position !== position + 1 && (await checkCursor(reader, BEFORE_FIRST)).earliest.position > position)
+      return null;
     const last = rows.at(-1);
     const isAtLast = last !== undefined && (rows.length === BATCH || last.position === until);
-    return { items: rows.map(transitionItem), cursor: isAtLast ? last : await cursorAt(this.#reader, until) };
+    return { items: rows.map(transitionItem), cursor: isAtLast ? last : await cursorAt(reader, until) };
   }
+
+  const source: Source<NodeRow, NodeItem, LogCursor> = {
+    beforeFirst: BEFORE_FIRST,
+    get head() {
+      return tail.head;
+    },
+    onAdvance: tail.onAdvance,
+    isRecent: (after) => tail.recent(after, 1) !== null,
+    newest: () => newestCursor(reader),
+    check: (cursor) => checkCursor(reader, cursor),
+    read(after, newest): Awaitable<LogPage<NodeItem, LogCursor> | null> {
+      const recent = newest > tail.head ? null : tail.recent(after.position, BATCH);
+      if (!recent) return readTable(after, newest);
+      const cursor = recent.at(-1) ?? after;
+      return whenReady(choose?.(recent) ?? recent, (rows) => ({ items: rows.map(transitionItem), cursor }));
+    },
+    claim: () => tail.snapshot(nodeSnapshot(request.filter)),
+    snapshotItem: (node, cursor) => ({ kind: "snapshot", cursor, node }),
+  };
+  return streamOf(tail, source, request);
 }
 
 function transitionItem(row: TransitionRow): NodeItem {

@@ -196,7 +196,7 @@ export interface LogRange<Filter> {
   readonly after: number;
   readonly until?: number;
   readonly limit: number;
-  readonly filter?: Filter;
+  readonly filter?: Filter | undefined;
 }
 
 export function inRange(position: PgColumn, { after, until }: LogRange<unknown>): SQL | undefined {
