@@ -5,7 +5,7 @@ import type { NodeState } from "../../lifecycle/node-states.ts";
 import { NODE_STATES } from "../../lifecycle/node-states.ts";
 import { builder } from "./builder.ts";
 import { ErrorCodeEnum, ImageMismatchEnum, NodeStateEnum } from "./enums.ts";
-import { NodeRef, OperationRef } from "./refs.ts";
+import { nodeField, operationField } from "./linked-fields.ts";
 
 /** Names in `NotFoundError.missing`: aliases of the field repeat them. */
 const MISSING_MAX = 100;
@@ -103,12 +103,7 @@ builder.objectRef<Refusal>("ImageUnfitError").implement({
       description: "Property of the image that does not fit.",
       resolve: ({ imageMismatch = "SIZE" }) => imageMismatch,
     }),
-    node: t.field({
-      type: NodeRef,
-      nullable: true,
-      description: "Node that the image does not fit; the first one if there are several.",
-      resolve: ({ nodeId }, _args, { load }) => (nodeId === undefined ? null : load.node.load(nodeId)),
-    }),
+    node: nodeField(t, "Node that the image does not fit; the first one if there are several."),
   }),
 });
 
@@ -117,19 +112,8 @@ builder.objectRef<Refusal>("ConflictError").implement({
     "Refusal because the object is busy, in use, in the wrong state, protected or in maintenance, or was changed concurrently.",
   interfaces: [UserErrorRef],
   fields: (t) => ({
-    node: t.field({
-      type: NodeRef,
-      nullable: true,
-      description: "Node that conflicts with the request; the first one if there are several.",
-      resolve: ({ nodeId }, _args, { load }) => (nodeId === undefined ? null : load.node.load(nodeId)),
-    }),
-    operation: t.field({
-      type: OperationRef,
-      nullable: true,
-      description: "Operation that conflicts with the request; the first one if there are several.",
-      resolve: ({ operationId }, _args, { load }) =>
-        operationId === undefined ? null : load.operation.load(operationId),
-    }),
+    node: nodeField(t, "Node that conflicts with the request; the first one if there are several."),
+    operation: operationField(t, "Operation that conflicts with the request; the first one if there are several."),
     allowedStates: t.field({
       type: [NodeStateEnum],
       nullable: true,

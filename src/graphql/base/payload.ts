@@ -4,7 +4,7 @@ import type { Refusal } from "../../errors.ts";
 import { QueryRef, builder } from "./builder.ts";
 import type { OutputFields } from "./builder.ts";
 import { UserErrorRef } from "./errors.ts";
-import { NodeRef } from "./refs.ts";
+import { nodeField } from "./linked-fields.ts";
 
 /** A mutation has a payload of its own, as it has an input. */
 export function payloadName(mutation: string): string {
@@ -51,11 +51,6 @@ export function nodeFields<Result extends { readonly ref: string; readonly nodeI
       description: "Name or UUID of the node as the request gave it.",
       resolve: ({ ref }) => ref,
     }),
-    node: t.field({
-      type: NodeRef,
-      nullable: true,
-      description,
-      resolve: ({ nodeId }, _args, { load }) => (nodeId === null ? null : load.node.load(nodeId)),
-    }),
+    node: nodeField(t, description),
   };
 }

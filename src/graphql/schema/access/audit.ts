@@ -15,7 +15,7 @@ import {
 } from "../../base/connection.ts";
 import { keyOf, uuidOrNone } from "../../base/ids.ts";
 import { logCursorText } from "../../base/log-cursor.ts";
-import { OperationRef } from "../../base/refs.ts";
+import { operationField } from "../../base/linked-fields.ts";
 import { StreamBookmarkRef, StreamResetRef } from "../streams/streams.ts";
 import { requireKept } from "../work/transition.ts";
 
@@ -93,12 +93,10 @@ builder.objectType(AuditEntryRef, {
       resolve: ({ targets }) => targets,
     }),
     targetCount: t.exposeInt("targetCount", { description: "Number of all targets." }),
-    operation: t.field({
-      type: OperationRef,
-      nullable: true,
-      description: "Operation that it began or concerns, the first one of several; null if there is none.",
-      resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)),
-    }),
+    operation: operationField(
+      t,
+      "Operation that it began or concerns, the first one of several; null if there is none.",
+    ),
     outcome: t.expose("outcome", { type: AuditOutcomeEnum, description: "How it ended." }),
     // Not `code`: `StreamReset.code` has another type, and a query could not select both from the union.
     errorCode: t.exposeString("code", { nullable: true, description: "Code of the first error; null without one." }),

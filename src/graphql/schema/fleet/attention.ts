@@ -9,8 +9,8 @@ import type { Reader } from "../../../store/postgres/database.ts";
 import { builder, given, needs } from "../../base/builder.ts";
 import type { FieldArgs } from "../../base/builder.ts";
 import type { Services } from "../../base/context.ts";
-import { ClusterRef } from "../../base/refs.ts";
 import { logCursorText } from "../../base/log-cursor.ts";
+import { clusterField } from "../../base/linked-fields.ts";
 import { AttentionGroupRef, AttentionKindEnum, groupArgs, groupLimits } from "./attention-groups.ts";
 import { NodeFilterInput, nodeFilter, streamFilter } from "../selectors.ts";
 import type { NodeFilterShape } from "../selectors.ts";
@@ -51,12 +51,7 @@ function attentionArgs(arg: FieldArgs) {
 }
 
 builder.objectField(AttentionGroupRef, "cluster", (t) =>
-  t.field({
-    type: ClusterRef,
-    nullable: true,
-    description: "Cluster with the pending changes; null for other kinds.",
-    resolve: ({ clusterId }, _args, { load }) => (clusterId === undefined ? null : load.cluster.load(clusterId)),
-  }),
+  clusterField(t, "Cluster with the pending changes; null for other kinds."),
 );
 
 /** The groups of the database, and the clusters with pending changes, most nodes first. */

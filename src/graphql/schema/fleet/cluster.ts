@@ -24,6 +24,7 @@ import { OperationConnection } from "../work/operation.ts";
 import { ShareInput, shareOf } from "../work/waves.ts";
 import { payloadType, refusalFields } from "../../base/payload.ts";
 import { ClusterRef } from "../../base/refs.ts";
+import { clusterField } from "../../base/linked-fields.ts";
 import { ClusterRefInput, NodeSelectorInput, clusterChoice, nodeSelector } from "../selectors.ts";
 
 export const NodeStateCountRef = builder
@@ -230,12 +231,7 @@ builder.queryField("clusters", (t) =>
 /** The payload of a mutation after which the cluster exists. */
 function clusterPayload(mutation: string) {
   return payloadType<ClusterEdited>(mutation, (t) => ({
-    cluster: t.field({
-      type: ClusterRef,
-      nullable: true,
-      description: "The cluster after the change; null if the request was refused.",
-      resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)),
-    }),
+    cluster: clusterField(t, "The cluster after the change; null if the request was refused."),
     ...refusalFields(t, "Reasons why the request was refused; empty if it succeeded."),
   }));
 }

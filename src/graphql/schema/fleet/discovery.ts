@@ -31,7 +31,8 @@ import {
 } from "./driver-settings.ts";
 import { UserErrorRef } from "../../base/errors.ts";
 import { payloadType, refusalFields } from "../../base/payload.ts";
-import { DriverRef, FailureRef, NodeRef, OperationRef } from "../../base/refs.ts";
+import { DriverRef, FailureRef, OperationRef } from "../../base/refs.ts";
+import { nodeField, operationField } from "../../base/linked-fields.ts";
 import { ClusterRefInput, LabelInput, clusterChoice } from "../selectors.ts";
 
 const DiscoveryStateEnum = builder.enumType("DiscoveryState", {
@@ -53,12 +54,7 @@ DiscoveryRef.implement({
   fields: (t) => ({
     address: t.exposeString("address", { description: "Host name or IP address to probe." }),
     state: t.expose("state", { type: DiscoveryStateEnum, description: "Result of the probe." }),
-    node: t.field({
-      type: NodeRef,
-      nullable: true,
-      description: "Node found at the address; null if none was found or if it has been deleted.",
-      resolve: ({ nodeId }, _args, { load }) => (nodeId === null ? null : load.node.load(nodeId)),
-    }),
+    node: nodeField(t, "Node found at the address; null if none was found or if it has been deleted."),
     failure: t.expose("failure", {
       type: FailureRef,
       nullable: true,
@@ -181,12 +177,7 @@ addMutation("discoverNodes", {
   payload: payloadType<DiscoverAnswer>(
     "discoverNodes",
     (t) => ({
-      operation: t.field({
-        type: OperationRef,
-        nullable: true,
-        description: "The stored operation; null for a refused request and for a dry run.",
-        resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)),
-      }),
+      operation: operationField(t, "The stored operation; null for a refused request and for a dry run."),
       addresses: t.exposeStringList("addresses", {
         description:
           "Addresses that are (with `dryRun`: would be) probed, without duplicates; empty if the request was refused.",
@@ -229,12 +220,7 @@ const PresenceResultRef = builder.objectRef<PresenceAnswer>("PresenceResult").im
   description: "Result for one node of a report.",
   fields: (t) => ({
     ref: t.exposeString("ref", { description: "Name of the node in the report." }),
-    node: t.field({
-      type: NodeRef,
-      nullable: true,
-      description: "The node after the report; null if it does not exist.",
-      resolve: ({ nodeId }, _args, { load }) => (nodeId === null ? null : load.node.load(nodeId)),
-    }),
+    node: nodeField(t, "The node after the report; null if it does not exist."),
     change: t.expose("change", {
       type: PresenceChangeEnum,
       nullable: true,

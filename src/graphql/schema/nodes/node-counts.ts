@@ -8,7 +8,7 @@ import type { FieldArgs } from "../../base/builder.ts";
 import { badInput, sizeWithin } from "../../base/connection.ts";
 import { logCursorText } from "../../base/log-cursor.ts";
 import { CountedFieldEnum } from "../../base/enums.ts";
-import { ClusterRef } from "../../base/refs.ts";
+import { clusterField } from "../../base/linked-fields.ts";
 import { NodeFilterInput, nodeFilter, streamFilter } from "../selectors.ts";
 
 /** Fields and labels of one `by`: the number of groups is the product of their values. */
@@ -65,12 +65,7 @@ const NodeCountGroupRef = builder.objectRef<CountGroup>("NodeCountGroup").implem
       resolve: ({ values, by }) => by.map((key, index) => ({ key, value: values[index] ?? null })),
     }),
     nodeCount: t.exposeInt("nodeCount", { description: "Number of nodes with these values." }),
-    cluster: t.field({
-      type: ClusterRef,
-      nullable: true,
-      description: "The cluster of the nodes; null if they are in none, and if `by` does not name CLUSTER.",
-      resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)),
-    }),
+    cluster: clusterField(t, "The cluster of the nodes; null if they are in none, and if `by` does not name CLUSTER."),
   }),
 });
 

@@ -31,7 +31,8 @@ import {
 import { NodeDriverRef, driverShares } from "./node-drivers.ts";
 import { InventoryChangeRef, InventoryConnection, InventoryRef, inventoryDiff } from "./inventory.ts";
 import { OperationConnection } from "../work/operation.ts";
-import { ClusterRef, FailureRef, NodeRef, RunRef } from "../../base/refs.ts";
+import { FailureRef, NodeRef, RunRef } from "../../base/refs.ts";
+import { clusterField, nodeField } from "../../base/linked-fields.ts";
 import { TransitionConnection, transitionConnection } from "../work/transition.ts";
 
 export const LabelRef = builder.objectRef<{ readonly key: string; readonly value: string }>("Label").implement({
@@ -71,12 +72,7 @@ const IdentityConflictRef = builder.objectRef<IdentityConflict>("IdentityConflic
     kind: t.expose("kind", { type: IdentityKindEnum, description: "What is equal." }),
     value: t.exposeString("value", { description: "The value, as this node has it." }),
     nodeName: t.exposeString("nodeName", { description: "Name of the other node." }),
-    node: t.field({
-      type: NodeRef,
-      nullable: true,
-      description: "The other node; the first by name if there are several.",
-      resolve: ({ nodeId }, _args, { load }) => load.node.load(nodeId),
-    }),
+    node: nodeField(t, "The other node; the first by name if there are several."),
     since: t.field({
       type: "DateTime",
       description: "Time at which it was found.",
@@ -239,12 +235,7 @@ builder.objectFields(NodeRef, (t) => ({
     description: "Drivers of the node: first its own driver, then the drivers that provide single interfaces.",
     resolve: (node, _args, { services }) => driverShares(node, services.registry),
   }),
-  cluster: t.field({
-    type: ClusterRef,
-    nullable: true,
-    description: "Cluster of the node; null if it belongs to none.",
-    resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)),
-  }),
+  cluster: clusterField(t, "Cluster of the node; null if it belongs to none."),
 }));
 
 builder.objectFields(NodeRef, (t) => ({

@@ -7,7 +7,8 @@ import { addMutation } from "../../base/mutation.ts";
 import { FailureKindEnum } from "../../base/enums.ts";
 import { UserErrorRef } from "../../base/errors.ts";
 import { payloadType, refusalFields } from "../../base/payload.ts";
-import { DriverRef, NodeRef } from "../../base/refs.ts";
+import { DriverRef } from "../../base/refs.ts";
+import { nodeField } from "../../base/linked-fields.ts";
 import { DiscoverySettingsInput, DriverSettingsRef, chosenDriver, visibleSettings } from "../fleet/driver-settings.ts";
 
 const MachineAbilityRef = builder.objectRef<Ability>("MachineAbility").implement({
@@ -44,12 +45,7 @@ const FoundMachineRef = builder.objectRef<FoundMachine & Pick<ProbeAnswer, "driv
       nullable: true,
       description: "Identity of the management controller; null if the driver does not report one.",
     }),
-    node: t.field({
-      type: NodeRef,
-      nullable: true,
-      description: "Node that is registered for this machine with the driver; null if there is none.",
-      resolve: ({ nodeId }, _args, { load }) => (nodeId === null ? null : load.node.load(nodeId)),
-    }),
+    node: nodeField(t, "Node that is registered for this machine with the driver; null if there is none."),
     abilities: t.field({
       type: [MachineAbilityRef],
       description: "What the driver can do with the machine; empty if that could not be read, see `abilitiesError`.",

@@ -32,7 +32,7 @@ import {
   PhaseEnum,
   PowerOnFailureEnum,
 } from "../../base/enums.ts";
-import { ClusterRef } from "../../base/refs.ts";
+import { clusterField } from "../../base/linked-fields.ts";
 import { NodeStateCountRef } from "../fleet/cluster.ts";
 import { ImageRef } from "../images/image.ts";
 import { RefusedNodeRef, StartedWorkRef, WorkResultRef, plannedSteps } from "../work/node-work.ts";
@@ -325,12 +325,7 @@ const PlannedHostGroupRef = builder
   .implement({
     description: "Host group of a cluster in which a plan deploys nodes, and what these wait for before they begin.",
     fields: (t) => ({
-      cluster: t.field({
-        type: ClusterRef,
-        nullable: true,
-        description: "The cluster; null if it was deleted meanwhile.",
-        resolve: ({ clusterId }, _args, { load }) => load.cluster.load(clusterId),
-      }),
+      cluster: clusterField(t, "The cluster; null if it was deleted meanwhile."),
       name: t.exposeString("group", { description: "Name of the group." }),
       nodeCount: t.exposeInt("nodeCount", { description: "Number of nodes of the plan in it." }),
       waitsFor: t.field({

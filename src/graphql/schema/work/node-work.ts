@@ -8,6 +8,7 @@ import { AbortEffectEnum } from "../../base/enums.ts";
 import { UserErrorRef } from "../../base/errors.ts";
 import { nodeFields, payloadName, refusalFields } from "../../base/payload.ts";
 import { OperationRef, RunRef } from "../../base/refs.ts";
+import { operationField } from "../../base/linked-fields.ts";
 import { StepRef } from "./step.ts";
 import type { StepView } from "./step.ts";
 
@@ -107,13 +108,10 @@ export const REFUSED_COUNT =
 export const WorkPayloadRef = builder.interfaceRef<SubmitAnswer>("WorkPayload").implement({
   description: "Answer to a request about work. `errors` is empty if the request was accepted.",
   fields: (t) => ({
-    operation: t.field({
-      type: OperationRef,
-      nullable: true,
-      description:
-        "The operation; null for a refused request and for the dry run of a verb, and if a restart or an interrupt concerns several operations.",
-      resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)),
-    }),
+    operation: operationField(
+      t,
+      "The operation; null for a refused request and for the dry run of a verb, and if a restart or an interrupt concerns several operations.",
+    ),
     results: t.expose("results", {
       type: [NodeResultRef],
       description: "One result per node, in the order of the request.",

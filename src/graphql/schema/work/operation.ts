@@ -33,7 +33,8 @@ import {
 } from "../../base/enums.ts";
 import { globalId, keyOf } from "../../base/ids.ts";
 import { isUuid } from "../../../runtime/uuid.ts";
-import { ClusterRef, FailureRef, OperationRef } from "../../base/refs.ts";
+import { FailureRef, OperationRef } from "../../base/refs.ts";
+import { clusterField } from "../../base/linked-fields.ts";
 import { operationFilter, OperationFilterInput } from "./operation-filter.ts";
 import { RunConnection } from "./run.ts";
 import { TransitionConnection, transitionConnection } from "./transition.ts";
@@ -150,13 +151,10 @@ builder.objectType(OperationRef, {
       description: "Progress of its waves; null if the operation has no waves.",
       resolve: (operation) => (operation.waves ? { ...operation, waves: operation.waves } : null),
     }),
-    cluster: t.field({
-      type: ClusterRef,
-      nullable: true,
-      description:
-        "Cluster for which the operation was requested; null if nodes were selected in another way, also if they are members of a cluster.",
-      resolve: ({ clusterId }, _args, { load }) => (clusterId === null ? null : load.cluster.load(clusterId)),
-    }),
+    cluster: clusterField(
+      t,
+      "Cluster for which the operation was requested; null if nodes were selected in another way, also if they are members of a cluster.",
+    ),
     restartOf: t.field({
       type: [OperationRef],
       description: `Operations that this one restarts, newest first: several if they made the same request. The first ${RESTARTED_MAX} of them; empty if it is not a restart.`,

@@ -19,7 +19,8 @@ import {
 } from "../../base/enums.ts";
 import { globalId, keyOf, uuidOrNone } from "../../base/ids.ts";
 import { connectionType } from "../../base/connection.ts";
-import { FailureRef, NodeRef, OperationRef, RunRef } from "../../base/refs.ts";
+import { FailureRef, OperationRef, RunRef } from "../../base/refs.ts";
+import { nodeField } from "../../base/linked-fields.ts";
 import { StepRef, stepsOf } from "./step.ts";
 
 const RejectedCallbackRef = builder.objectRef<RejectedCallbackRow>("RejectedCallback").implement({
@@ -80,12 +81,7 @@ builder.objectType(RunRef, {
       description: "Operation that the run belongs to.",
       resolve: (run, _args, context) => operationOf(run, context),
     }),
-    node: t.field({
-      type: NodeRef,
-      nullable: true,
-      description: "Node of the run; null if it has been deleted.",
-      resolve: ({ nodeId }, _args, { load }) => load.node.load(nodeId),
-    }),
+    node: nodeField(t, "Node of the run; null if it has been deleted."),
     nodeName: t.exposeString("nodeName", { description: "Name of the node when the run was created." }),
     purpose: t.expose("purpose", { type: RunPurposeEnum, description: "Purpose of the run." }),
     state: t.expose("state", { type: RunStateEnum, description: "Current state." }),

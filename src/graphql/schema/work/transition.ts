@@ -19,7 +19,8 @@ import { logCursorText } from "../../base/log-cursor.ts";
 import type { PageArgs } from "../../base/connection.ts";
 import { NodeEventEnum, NodeStateEnum, OperationKindEnum } from "../../base/enums.ts";
 import { globalId, keyOf, uuidOrNone } from "../../base/ids.ts";
-import { NodeRef, OperationRef, RunRef, TransitionRef } from "../../base/refs.ts";
+import { RunRef, TransitionRef } from "../../base/refs.ts";
+import { nodeField, operationField } from "../../base/linked-fields.ts";
 import { NodeFilterInput, nodeFilter } from "../selectors.ts";
 
 builder.objectType(TransitionRef, {
@@ -36,12 +37,7 @@ builder.objectType(TransitionRef, {
         "Position in the log. Pass it as `after`. It begins with the position, a decimal number; the rest, after a dash, identifies the log. Positions follow the commit order without gaps, so an unfiltered stream can prove that it missed nothing.",
       resolve: logCursorText,
     }),
-    node: t.field({
-      type: NodeRef,
-      nullable: true,
-      description: "Node as it is now; null if it has been deleted.",
-      resolve: ({ nodeId }, _args, { load }) => load.node.load(nodeId),
-    }),
+    node: nodeField(t, "Node as it is now; null if it has been deleted."),
     nodeUuid: t.expose("nodeId", {
       type: "UUID",
       description: "UUID of the node; kept after its deletion.",
@@ -71,12 +67,7 @@ builder.objectType(TransitionRef, {
       nullable: true,
       description: "State in which the run was expected to end; null if no run was active.",
     }),
-    operation: t.field({
-      type: OperationRef,
-      nullable: true,
-      description: "Operation that caused it; null if none did.",
-      resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)),
-    }),
+    operation: operationField(t, "Operation that caused it; null if none did."),
     run: t.field({
       type: RunRef,
       nullable: true,

@@ -5,7 +5,7 @@ import { builder, given } from "../../base/builder.ts";
 import { addMutation } from "../../base/mutation.ts";
 import { keyOf } from "../../base/ids.ts";
 import { inputName, payloadName, refusalFields } from "../../base/payload.ts";
-import { OperationRef } from "../../base/refs.ts";
+import { operationField } from "../../base/linked-fields.ts";
 
 export const ShareInput = builder.inputType("ShareInput", {
   description: "Number of nodes, absolute or relative to those of the operation or the host group. Exactly one field.",
@@ -59,12 +59,10 @@ export function shareOf({ count, percent }: typeof ShareInput.$inferInput): Shar
 export const WavesPayloadRef = builder.interfaceRef<WavesAnswer>("WavesPayload").implement({
   description: "Answer to a mutation of waves.",
   fields: (t) => ({
-    operation: t.field({
-      type: OperationRef,
-      nullable: true,
-      description: "The operation after the change, or as it is with `dryRun`; null if the request was refused.",
-      resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)),
-    }),
+    operation: operationField(
+      t,
+      "The operation after the change, or as it is with `dryRun`; null if the request was refused.",
+    ),
     ...refusalFields(t, "Reasons why the request was refused; empty if it succeeded."),
   }),
 });
