@@ -10,19 +10,17 @@ import { sendText } from "../http/graphql/respond.ts";
 import type { Log } from "../log.ts";
 import type { MachineFile, Observer } from "../observer.ts";
 import { ARCHITECTURE_FOLDERS } from "./agent-media.ts";
-import type { AgentMedia, MediaFile } from "./agent-media.ts";
+import type { AgentMedia, AgentMedium, MediaFile, MediaSlot } from "./agent-media.ts";
 import { macOf } from "../runtime/mac-address.ts";
 import { isUuid } from "../runtime/uuid.ts";
 import { bearerFrom, bearerOf } from "./agent-messages.ts";
 import type { DhcpLeases } from "./dhcp-leases.ts";
 import { agentScript, firstScript, localBootScript } from "./boot-script.ts";
 import { sendFile } from "./file-response.ts";
-import type { Sent, ServedFile } from "./file-response.ts";
+import type { Patch, Sent, ServedFile } from "./file-response.ts";
 import { refuse, refuseBearer, refuseUnknown } from "./guard.ts";
 import { addressOf } from "../runtime/ip-addresses.ts";
 import type { Guard } from "./guard.ts";
-import { isoPatches, networkBootArguments } from "./session-document.ts";
-import type { AgentContact } from "./session-document.ts";
 import { createTickets } from "./tickets.ts";
 
 /** Maximum number of MACs of one machine that are looked up. */
@@ -216,4 +214,67 @@ function sendScript(response: ServerResponse, text: string): void {
 export function firmwarePlaces(agentFolder: string): BootFilesOptions["firmware"] {
   const own = (architecture: Architecture) => join(agentFolder, ARCHITECTURE_FOLDERS[architecture], "ipxe.efi");
   return { X64: [own("X64"), "/usr/lib/ipxe/snponly.efi"], ARM64: [own("ARM64"), "/usr/lib/ipxe/snponly-arm64.efi"] };
+}
+
+// ---- how a machine learns its session: from the slots of the ISO, or the kernel arguments of a network boot
+
+/** Maximum total length of kernel arguments; the kernel of x64 takes 2048 bytes. */
+const ARGUMENTS_LENGTH_MAX = 2_000;
+
+/** Where the agent reaches the service. */
+interface AgentContact {
+  /** An address of TLS, without a slash at its end. */
+  readonly url: string;
+  /** SHA-256 of the only certificate that the agent accepts, in hexadecimal. */
+  readonly fingerprint: string;
+}
+
+/** The bytes of the ISO for one session. Throws if a slot is too short. */
+function isoPatches(medium: AgentMedium, ticket: BootTicket, contact: AgentContact): readonly Patch[] {
+  const { session, secret, network, kernelArguments } = ticket;
+  const unusable = kernelArguments.find((argument) => !isArgument(argument));
+  if (unusable !== undefined) throw new Error(`The kernel argument ${JSON.stringify(unusable)} cannot be passed on.`);
+  const text = kernelArguments.join(" ");
+  return [
+    filled(medium.slot, JSON.stringify({ ...contact, session, secret, network }), "session document"),
+    ...medium.argumentSlots.map((slot) => filled(slot, text, "kernel arguments")),
+  ];
+}
+
+function filled({ offset, length }: MediaSlot, text: string, what: string): Patch {
+  const bytes = Buffer.alloc(length, " ");
+  if (Buffer.byteLength(text) > length) throw new Error(`The ${what} of a session take more than ${length} bytes.`);
+  bytes.write(text);
+  return { offset, bytes };
+}
+
+/**
+ * Kernel arguments of a network boot; throws if one cannot be passed on. The console is the first serial port, unless
+ * the arguments name another one.
+ */
+function networkBootArguments(medium: AgentMedium, ticket: BootTicket, contact: AgentContact): readonly string[] {
+  const { session, secret, network } = ticket;
+  const given = [...medium.kernelArguments, ...ticket.kernelArguments];
+  const hasConsole = given.some((argument) => argument.startsWith("console="));
+  const all = [
+    ...(hasConsole ? [] : ["console=tty0", `console=${SERIAL_CONSOLES[ticket.architecture]}`]),
+    ...given,
+    `ostler.url=${contact.url}`,
+    `ostler.fingerprint=${contact.fingerprint}`,
+    `ostler.session=${session}`,
+    `ostler.secret=${secret}`,
+    ...(network ? [`ostler.network=${Buffer.from(JSON.stringify(network)).toString("base64url")}`] : []),
+  ];
+  const unusable = all.find((argument) => !isArgument(argument));
+  if (unusable !== undefined) throw new Error(`The kernel argument ${JSON.stringify(unusable)} cannot be passed on.`);
+  if (all.join(" ").length > ARGUMENTS_LENGTH_MAX)
+    throw new Error(`The kernel arguments have more than ${ARGUMENTS_LENGTH_MAX} characters.`);
+  return all;
+}
+
+const SERIAL_CONSOLES = { X64: "ttyS0,115200", ARM64: "ttyAMA0,115200" } as const;
+
+/** One word that neither iPXE nor a boot loader changes: no blanks, quotes, expansions or operators. */
+function isArgument(argument: string): boolean {
+  return /^[\w!%*+,./:=?@^~[\]()<>-]+$/.test(argument);
 }

@@ -8,7 +8,7 @@ import { erasesData } from "../../lifecycle/touches.ts";
 import { resumeRoute } from "../../lifecycle/verbs.ts";
 import type { Route } from "../../lifecycle/verbs.ts";
 import type { AddressRules } from "../../drivers/address-settings.ts";
-import type { Registry } from "../../drivers/registry.ts";
+import type { Composition, Registry } from "../../drivers/registry.ts";
 import { createYielding } from "../../runtime/yielding.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
@@ -17,9 +17,9 @@ import { busyNodes, newestWork } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import { cleansAutomatically } from "../../store/site.ts";
 import { idsOf } from "../input/ids.ts";
+import { agentProblem } from "../input/agent-media.ts";
 import type { Provisioning } from "../input/agent-media.ts";
 import { unknownNodes } from "../input/unknown-nodes.ts";
-import { agentFlaw } from "../plans/agent-check.ts";
 import { installFlaw } from "../plans/install-check.ts";
 import { installedSteps, keepSteps, keysOf, planSteps } from "../plans/plan.ts";
 import type { PlanRequest } from "../plans/plan.ts";
@@ -33,6 +33,7 @@ import { NO_DRIVERS, factsOf } from "./node-facts.ts";
 import type { EarlierWork, Submission } from "./submission.ts";
 import { refusalOfWanted, wantedSteps } from "./wanted-work.ts";
 import type { WantedWork } from "./wanted-work.ts";
+import { isReserved } from "../plans/reserved-steps.ts";
 
 /** The work on an admitted node. `earlier`: the run that a restart continues. */
 export interface PlannedWork {
@@ -260,4 +261,29 @@ export function routeFor(
     ...resumed,
   });
   return decision.admitted ? { route: decision.route } : { refusal: decision.refusal };
+}
+
+/** The refusal of a plan with a step that needs the agent, where the node cannot boot it; null if it can. */
+function agentFlaw(
+  node: Pick<NodeRow, "id" | "name" | "settings">,
+  plan: Plan,
+  { composition, provisioning }: { readonly composition: Composition; readonly provisioning: Provisioning | null },
+): Refusal | null {
+  const users = new Set(composition.drivers.filter(({ usesAgent }) => usesAgent).map(({ name }) => name));
+  const needsAgent = (step: PlannedStep) => !step.kept && users.has(step.driver) && isDeclared(step);
+  const step = users.size > 0 && plan.steps.find(needsAgent);
+  if (!step) return null;
+  const architecture = node.settings[step.driver]?.["architecture"] === "ARM64" ? "ARM64" : "X64";
+  const problem = agentProblem(provisioning, architecture);
+  if (problem === null) return null;
+  return {
+    code: "AGENT_UNAVAILABLE",
+    message: `Node ${node.name} cannot boot the agent for ${step.interface}.${step.name}. ${problem}`,
+    nodeId: node.id,
+  };
+}
+
+/** The engine's own steps use the power of the driver, and not its agent. */
+function isDeclared(step: PlannedStep): boolean {
+  return !isReserved(step) && step.phase !== "verify" && step.phase !== "power";
 }

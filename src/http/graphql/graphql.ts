@@ -7,7 +7,7 @@ import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { GraphQLSchema } from "graphql";
 import { createYoga } from "graphql-yoga";
-import type { YogaServerInstance } from "graphql-yoga";
+import type { GraphQLParams, Plugin, YogaServerInstance } from "graphql-yoga";
 import { isRejection } from "../../access/access.ts";
 import type { Rejection } from "../../access/access.ts";
 import type { RequestErrorCode } from "../../errors.ts";
@@ -35,11 +35,14 @@ import { isSentUnasked } from "../port/origins.ts";
 import { rejectionStatus, setRejectionHeaders } from "../port/logins.ts";
 import type { Logins } from "../port/logins.ts";
 import { eventStreams } from "./event-streams.ts";
-import { paramsOfBody, paramsOfUrl, takeParams } from "./params.ts";
-import type { Given } from "./params.ts";
 import { createStaticText } from "./static-text.ts";
 import type { StaticText } from "./static-text.ts";
 import { graphqlError, readBody, refuseBody, sendGraphql } from "./respond.ts";
+import { isUtf8 } from "node:buffer";
+import { withDocument } from "../../graphql/execution/requested-document.ts";
+import { whenReady } from "../../runtime/awaitable.ts";
+import { parseExactly } from "../../runtime/exact-json.ts";
+import { isRecord } from "../../runtime/json-values.ts";
 
 /** The path of the API, for HTTP and WebSocket. */
 export const GRAPHQL = "/graphql";
@@ -219,4 +222,67 @@ export function wantsPage(request: IncomingMessage): boolean {
 
 function isJson(request: IncomingMessage): boolean {
   return /^application\/(graphql-response\+)?json\s*(;|$)/i.test(request.headers["content-type"] ?? "");
+}
+
+// ---- parameters of a request: read from its body or its URL before Yoga sees the request
+
+/** Context that Yoga receives with a request. */
+interface Given {
+  readonly context: Context;
+  /** Absent over WebSocket. */
+  readonly params?: GraphQLParams;
+}
+
+/** The parameters, or why they are invalid. Yoga checks the type of each. */
+type ReadParams =
+  | { readonly params: GraphQLParams; readonly flaw?: undefined }
+  | { readonly flaw: string; readonly params?: undefined };
+
+/** Unknown members are ignored, as GraphQL over HTTP says. */
+const MEMBERS: ReadonlySet<string> = new Set(["query", "variables", "operationName", "extensions", "documentId"]);
+
+function paramsOfBody(bytes: Buffer): ReadParams {
+  // Otherwise other bytes would become U+FFFD, and be stored as such.
+  if (!isUtf8(bytes)) return { flaw: "The body is not valid UTF-8." };
+  let body: unknown;
+  try {
+    body = parseExactly(bytes.toString());
+  } catch {
+    return { flaw: "The body is not valid JSON." };
+  }
+  if (Array.isArray(body))
+    return { flaw: "Batches are not supported: send the requests one at a time, or select several fields in one." };
+  const known = Object.entries(isRecord(body) ? body : {}).filter(([name]) => MEMBERS.has(name));
+  if (known.length === 0) return { flaw: "The body must be a JSON object with a `query` or a `documentId`." };
+  return { params: Object.fromEntries(known) };
+}
+
+function paramsOfUrl({ url = "" }: IncomingMessage): ReadParams {
+  const search = new URLSearchParams(url.includes("?") ? url.slice(url.indexOf("?")) : "");
+  const params: Record<string, unknown> = {};
+  for (const name of MEMBERS) {
+    const text = search.get(name);
+    if (!text) continue;
+    try {
+      params[name] = name === "variables" || name === "extensions" ? parseExactly(text) : text;
+    } catch {
+      return { flaw: `\`${name}\` in the URL is not valid JSON.` };
+    }
+  }
+  return { params };
+}
+
+/** A Yoga plugin that takes the parameters as they were read, with the document that they name. */
+function takeParams(): Plugin<object, Given> {
+  return {
+    onRequestParse({ serverContext: { params }, setRequestParser }) {
+      if (params) setRequestParser(() => params);
+    },
+    onParams({ params, setParams, context }) {
+      return whenReady(withDocument(params, context.context), (found) => {
+        setParams(found.params);
+        Object.assign(context.context, { document: found.document });
+      });
+    },
+  };
 }

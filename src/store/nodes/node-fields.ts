@@ -14,8 +14,26 @@ import type { IdType } from "../global-id.ts";
 import { NULL_TEXT, dateText, plainStringText, scalarText, stringText } from "../json-text.ts";
 import type { JsonFields } from "../json-text.ts";
 import type { Failure } from "../records.ts";
-import { RUN_FIELDS, ofUnfinishedRun } from "../runs/run-fields.ts";
 import { clusters, nodes, runs } from "../tables.ts";
+
+/** Columns of the unfinished run. Resolvers of a run have the same values. */
+const RUN_FIELDS = {
+  id: { text: sql`'"' || ${globalIdSql("Run", runs.id)} || '"'` },
+  nodeName: { text: stringText(runs.nodeName) },
+  purpose: { text: plainStringText(runs.purpose) },
+  state: { text: plainStringText(runs.state) },
+  target: { text: plainStringText(runs.target) },
+  attempt: { text: scalarText(runs.attempt) },
+  wakeAt: { text: dateText(runs.wakeAt) },
+  createdAt: { text: dateText(runs.createdAt) },
+  startedAt: { text: dateText(runs.startedAt) },
+  finishedAt: { text: dateText(runs.finishedAt) },
+} satisfies JsonFields;
+
+/** JSON text of the node's unfinished run; null if there is none. One index look-up per node. */
+function ofUnfinishedRun(text: SQL): SQL {
+  return sql`coalesce((select ${text} from ${runs} where ${runs.nodeId} = ${nodes.id} and ${runs.finishedAt} is null), ${NULL_TEXT})`;
+}
 
 export type NodeRow = typeof nodes.$inferSelect;
 export type ClusterRow = typeof clusters.$inferSelect;

@@ -11,13 +11,14 @@ import { sizeWithin } from "../../base/connection.ts";
 import type { Context } from "../../base/context.ts";
 import { ErrorCodeEnum, NodeStateEnum } from "../../base/enums.ts";
 import { globalId } from "../../base/ids.ts";
-import { NodeRef, OperationRef } from "../../base/refs.ts";
+import { NodeRef } from "../../base/refs.ts";
+import { operationField } from "../../base/linked-fields.ts";
 import { ActionEnum, mutationOf } from "../nodes/actions.ts";
 import type { Action } from "../nodes/actions.ts";
-import { inputForAll } from "./attention-filters.ts";
-import type { Input } from "./attention-filters.ts";
 import { actionVerdicts } from "../nodes/node-actions.ts";
 import type { NodeFilterShape } from "../selectors.ts";
+import { kindOf } from "../../../lifecycle/machine.ts";
+import type { JsonObject } from "../../../store/records.ts";
 
 const GROUPS_MAX = 100;
 const NODES_MAX = 100;
@@ -209,13 +210,10 @@ export const AttentionGroupRef = builder.objectRef<ShownGroup>("AttentionGroup")
         "The nodes that have needed a person longest, as many as `nodesMax` allows; first those in `openCount`.",
       resolve: ({ nodeIds }, _args, { load }) => existing(load.node, nodeIds),
     }),
-    operation: t.field({
-      type: OperationRef,
-      nullable: true,
-      description:
-        "Operation whose work is on hold, halted, waiting to begin, or failed in `Operation.failures`; null for other kinds.",
-      resolve: ({ operationId }, _args, { load }) => (operationId === null ? null : load.operation.load(operationId)),
-    }),
+    operation: operationField(
+      t,
+      "Operation whose work is on hold, halted, waiting to begin, or failed in `Operation.failures`; null for other kinds.",
+    ),
     suggestion: t.field({
       type: SuggestionRef,
       nullable: true,
@@ -227,3 +225,63 @@ export const AttentionGroupRef = builder.objectRef<ShownGroup>("AttentionGroup")
     }),
   }),
 });
+
+// ---- filters that select the nodes of a group in a mutation
+
+/** JSON of an input. */
+type Input = JsonObject;
+
+/**
+ * The input of a suggestion for all nodes of the group. Null if no filter selects them: it would reach nodes that the
+ * group leaves out.
+ */
+function inputForAll(input: Input, group: AttentionGroup, chosen: NodeFilterShape | undefined): Input | null {
+  if (group.kind === "ON_HOLD" && group.operationId !== null && chosen === undefined)
+    return { ...input, work: { operationId: globalId("Operation", group.operationId) } };
+  const outer = given(chosen);
+  if (group.clusterId !== undefined) {
+    const { nodes: _some, ...ofCluster } = input;
+    return { ...ofCluster, ...(outer && { nodes: { filter: outer } }) };
+  }
+  const own = filterOf(group);
+  const subject = "work" in input ? "work" : "nodes";
+  if (own === null || !(subject in input)) return null;
+  const filter = { ...own, maintenance: false, ...(outer && { or: [outer] }) };
+  return { ...input, [subject]: { filter } };
+}
+
+function filterOf({ kind, state, code, driver, detail, operationId }: AttentionGroup): JsonObject | null {
+  const ofDriver = driver === null ? {} : { driver };
+  switch (kind) {
+    case "FAILED":
+      return state !== null && code !== null ? { states: [state], errorCodes: [code], ...ofDriver } : null;
+    case "STOPPED":
+      return { states: ["STOPPED"], ...ofDriver };
+    case "DISAPPEARED":
+      return { presences: ["DISAPPEARED"], ...ofDriver };
+    case "POWER_DRIFT":
+      return detail === "ON" || detail === "OFF"
+        ? { powerDrift: true, powerStates: [detail === "ON" ? "OFF" : "ON"], ...ofDriver }
+        : null;
+    case "FAULT":
+      return { faulty: true, ...ofDriver };
+    case "ON_HOLD":
+      return state !== null && kindOf(state) === "hold" && operationId !== null
+        ? { states: [state], operationId: globalId("Operation", operationId) }
+        : null;
+    case "IDENTITY_CONFLICT":
+    case "STUCK":
+    case "WAITING":
+    case "WAVES_HALTED":
+    case "MAINTENANCE":
+    case "PENDING_CHANGES":
+      return null;
+  }
+}
+
+/** The filter of the request without members that are null: a mutation refuses those. */
+function given(filter: NodeFilterShape | undefined): Input | undefined {
+  const text = JSON.stringify(filter ?? {}, (_name, value: unknown) => value ?? undefined);
+  const found = JSON.parse(text) as Input;
+  return Object.keys(found).length > 0 ? found : undefined;
+}
