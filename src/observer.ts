@@ -82,7 +82,7 @@ export interface RequestWatch {
   end(outcome: RequestOutcome): void;
 }
 
-export type CallbackOutcome = "TAKEN" | "LATE" | "DUPLICATE" | "FORGED" | "UNKNOWN";
+type CallbackOutcome = "TAKEN" | "LATE" | "DUPLICATE" | "FORGED" | "UNKNOWN";
 
 /** Kinds of requests to the listener for machines; `none`: nothing is at that path. */
 export type MachineRequest =
@@ -98,7 +98,7 @@ export type MachineRequest =
 export type MachineFile = "boot_file" | "boot_medium" | "image";
 
 /** unknown: no such session, or a wrong secret. second: the session has another agent. */
-export type AgentRefusal = "unknown" | "second";
+type AgentRefusal = "unknown" | "second";
 
 /** Why a request has no valid token. */
 export type LoginFailure = "missing" | "wrong";

@@ -7,7 +7,7 @@ import type { Access, AccessRules, Scope } from "../lifecycle/scopes.ts";
 import type { BoundDocument } from "../store/records.ts";
 
 /** How a caller is known. */
-export type CredentialKind =
+type CredentialKind =
   /** No token is configured, and the service listens on loopback only. */
   | "NONE"
   /** The token of OSTLER_TOKEN. */

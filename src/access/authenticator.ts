@@ -37,12 +37,12 @@ export interface Presented {
 }
 
 /** A session that begins or ends, with the credential that did it; null: an issuer named its owner. */
-export type NotedSession = Pick<Identity, "id" | "subject" | "displayName"> & { readonly credential: string | null };
+type NotedSession = Pick<Identity, "id" | "subject" | "displayName"> & { readonly credential: string | null };
 
 /** Records the beginning or the end of a session in the transaction that makes it. */
 export type NoteSession = (tx: Tx, session: NotedSession) => Promise<void>;
 
-export interface AuthenticatorOptions {
+interface AuthenticatorOptions {
   readonly directory: Directory;
   /** The configured token; null if there is none. */
   readonly token: string | null;

@@ -23,7 +23,7 @@ const LOOK_MS = 1_000;
 /** Registered documents in memory. */
 const DOCUMENTS_KEPT = 256;
 
-export interface DirectoryOptions {
+interface DirectoryOptions {
   readonly reader: Reader;
   readonly transaction: Database["transaction"];
   /** Principals that are always administrators. */

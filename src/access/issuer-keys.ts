@@ -22,7 +22,7 @@ const FETCH_MS = 3_000;
 /** Thrown while an issuer has no keys that may be used. */
 export class KeysUnavailableError extends Error {}
 
-export interface IssuerKeysOptions {
+interface IssuerKeysOptions {
   readonly issuer: IssuerConfig;
   /** Called at the first failure after a success. */
   readonly onFailure: (error: unknown) => void;

@@ -28,7 +28,7 @@ interface Issuer {
   readonly keys: IssuerKeys;
 }
 
-export interface JwtOptions {
+interface JwtOptions {
   readonly issuers: readonly IssuerConfig[];
   /** Called if the keys of an issuer cannot be read. */
   readonly onFailure?: (error: unknown, issuer: string) => void;

@@ -19,7 +19,7 @@ import type { TemporaryFile } from "./image-store.ts";
 import type { ImageFlags } from "./image-flags.ts";
 import { bytesText } from "../runtime/text.ts";
 
-export interface AddRequest {
+interface AddRequest {
   readonly endpoint: Endpoint;
   /** Of the service. */
   readonly imageFolder: string;

@@ -2,7 +2,7 @@
 import type { ImageFormat } from "../lifecycle/images.ts";
 
 /** A format that is not registered as it is. */
-export interface OtherFormat {
+interface OtherFormat {
   readonly name: string;
   /** Whether it is converted to one that is. */
   readonly isConverted: boolean;

@@ -22,7 +22,7 @@ export interface ReadImage {
   readonly checksums: { readonly sha256: string; readonly sha512: string };
 }
 
-export interface ReadOptions {
+interface ReadOptions {
   /** Receives a copy of the file. */
   readonly target?: FileHandle;
   /** Called with the number of bytes so far. */

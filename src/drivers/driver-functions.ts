@@ -21,7 +21,7 @@ export type FunctionName =
 export type AnyCall = MachineCall<unknown> | DiscoverCall;
 
 /** A function, whatever its other arguments are. */
-export type AnyFunction = (call: AnyCall, ...args: readonly unknown[]) => Promise<unknown>;
+type AnyFunction = (call: AnyCall, ...args: readonly unknown[]) => Promise<unknown>;
 
 /** Functions of the interfaces without steps. Of power, a driver may lack all but the first. */
 export const FUNCTIONS = {

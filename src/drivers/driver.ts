@@ -14,7 +14,7 @@ import type { StandardJSONSchemaV1, StandardSchemaV1 } from "@standard-schema/sp
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
 /** Incremented when a change of this file breaks existing plugins. */
-export type ContractVersion = 2;
+type ContractVersion = 2;
 
 /**
  * A schema of any library that implements Standard Schema and Standard JSON Schema, such as Zod 4.2 and later.
@@ -558,7 +558,7 @@ export interface InspectInterface<Settings> extends StepInterface<Settings> {
 }
 
 /** Settings of a probe, such as the login. */
-export type ProbeSettings = Readonly<Record<string, Json | undefined>>;
+type ProbeSettings = Readonly<Record<string, Json | undefined>>;
 
 /** Finds machines. `Probe`: the type of the settings of a probe. */
 export interface DiscoverInterface<Settings, Probe extends ProbeSettings = ProbeSettings> {
@@ -577,7 +577,7 @@ export interface DiscoverInterface<Settings, Probe extends ProbeSettings = Probe
 }
 
 /** A machine that a probe has found. */
-export interface FoundAt<Settings> {
+interface FoundAt<Settings> {
   readonly settings: Settings;
   readonly name?: string;
   readonly serial?: string;

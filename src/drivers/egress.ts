@@ -59,7 +59,7 @@ export function stepKey({ phase, name }: Pick<Step<unknown>, "phase" | "name">):
 }
 
 /** A text at a marked place, and where it is. */
-export interface MarkedValue extends Mark {
+interface MarkedValue extends Mark {
   readonly text: string;
 }
 

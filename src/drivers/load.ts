@@ -38,7 +38,7 @@ export async function loadPlugins(words: readonly string[], log: Log, options: L
   return createRegistry(await driversOf(words, log, {}, options), networks, networks && files);
 }
 
-export interface LoadOptions {
+interface LoadOptions {
   /** Runs the drivers' functions in worker processes. */
   readonly pool?: Pool | undefined;
   /** Null: addresses are not limited. */

@@ -42,7 +42,7 @@ export interface Composition {
   readonly drivers: readonly AnyDriver[];
 }
 
-export type SettingsResult =
+type SettingsResult =
   | {
       readonly ok: true;
       readonly settings: { readonly [key: string]: Json };

@@ -6,7 +6,7 @@ import type { Issue } from "./issues.ts";
 import type { Driver, Json, Schema } from "./driver.ts";
 import { jsonSchemaOf, secretNames, shapeOf, shapeProblem } from "./settings-shape.ts";
 
-export interface ReadVariables {
+interface ReadVariables {
   /** Declared by name. */
   readonly names: readonly string[];
   /** All other variables are passed to the driver too. */

@@ -69,7 +69,7 @@ import { createTransact } from "./transaction.ts";
 
 export type Engine = Awaited<ReturnType<typeof createEngine>>;
 
-export interface EngineOptions {
+interface EngineOptions {
   readonly database: Database;
   readonly registry: Registry;
   readonly keyring: Keyring;

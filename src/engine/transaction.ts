@@ -110,7 +110,7 @@ export interface Move {
 }
 
 /** The reason of a move, which the transitions of its nodes record. */
-export interface MoveContext {
+interface MoveContext {
   readonly actor: string;
   readonly reason?: string | null;
   readonly target?: NodeState | null;

@@ -48,7 +48,7 @@ export interface ObjectChange<Field> {
 }
 
 /** The changes of one object on a page. */
-export interface ChangedObject<Field> {
+interface ChangedObject<Field> {
   readonly id: string;
   readonly first: PageRow;
   readonly last: PageRow;

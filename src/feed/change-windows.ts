@@ -21,7 +21,7 @@ export interface KeyedPage extends PageRows {
   readonly key: string;
 }
 
-export interface ChangeWindows {
+interface ChangeWindows {
   /** Whether the next page after this position continues a window. */
   isOpenAt(position: number): boolean;
   /** The next page; null if changes after the cursor are deleted. */

@@ -25,7 +25,7 @@ export interface Pause {
 }
 
 /** A pulled iterator. */
-export interface PulledItems<Item> extends AsyncIterableIterator<Item>, Requestable<Item> {
+interface PulledItems<Item> extends AsyncIterableIterator<Item>, Requestable<Item> {
   /** Whether the next item exists already. */
   readonly hasReady: boolean;
   /** Takes at most this many further items that exist already; none while another item is requested. */

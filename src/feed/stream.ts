@@ -62,13 +62,13 @@ export interface LogPage<Item, Cursor> {
 }
 
 /** Everything that matches, as of a cursor. */
-export interface SnapshotOf<Row, Cursor> {
+interface SnapshotOf<Row, Cursor> {
   readonly cursor: Cursor;
   readonly rows: readonly Row[];
 }
 
 /** A reader's claim to a snapshot, which is held until all its claims are released. */
-export interface ClaimOf<Row, Cursor> {
+interface ClaimOf<Row, Cursor> {
   /** May never settle once the claim is released. */
   readonly taken: Promise<SnapshotOf<Row, Cursor>>;
   release(): void;

@@ -17,7 +17,7 @@ import { isRepeated } from "./port/origins.ts";
 import { createSenders } from "./port/senders.ts";
 import { pathOf, refuseTwoHosts, requestIdOf, sendJson, sendText } from "./graphql/respond.ts";
 
-export interface HealthParts {
+interface HealthParts {
   readonly database: Pick<Services["database"], "reader" | "refusesWrites">;
   /** Whether the replica takes requests: false while it shuts down. */
   isTakingPart(): boolean;
@@ -74,7 +74,7 @@ export interface HealthServer extends AsyncDisposable {
   rest(): void;
 }
 
-export interface HealthServerOptions extends Pick<HealthParts, "database">, TlsParts {
+interface HealthServerOptions extends Pick<HealthParts, "database">, TlsParts {
   /** Absent if there are no metrics. */
   readonly metrics?: {
     readonly authenticator: Pick<Authenticator, "identify" | "isOpen">;

@@ -57,7 +57,7 @@ export interface NodeFacts {
 }
 
 /** The options of a verb that affect admission. */
-export interface AskedOptions extends Pick<RouteOptions, "until" | "manualCleaning" | "reinstall"> {
+interface AskedOptions extends Pick<RouteOptions, "until" | "manualCleaning" | "reinstall"> {
   /** For COMMISSION; absent counts as STAGE. */
   readonly from?: CommissionFrom;
   /** For POWER; absent counts as OFF. */

@@ -33,7 +33,7 @@ export interface ClusterFacts {
 }
 
 /** A row of the table: the first rule that holds decides. */
-export interface ClusterRule {
+interface ClusterRule {
   readonly state: ClusterState;
   /** The condition as a yes/no question. */
   readonly when: string;

@@ -37,7 +37,7 @@ export interface InspectedDisks {
   readonly disks: readonly KnownDisk[];
 }
 
-export interface ErasureFacts {
+interface ErasureFacts {
   readonly account: readonly AccountedDisk[];
   readonly inspected: readonly InspectedDisks[];
   /** According to operators, the machine has no disk. */

@@ -29,7 +29,7 @@ export interface MachineFacts {
 }
 
 /** A property of the image that the machine contradicts, with the reason as a clause. */
-export interface Mismatch {
+interface Mismatch {
   readonly what: ImageMismatch;
   readonly why: string;
 }

@@ -104,7 +104,7 @@ export function goesFurther(
  * Action of a worker on a run between two steps, or when a parked run continues.
  * An abort takes precedence over everything, even a last step that succeeded. A stop applies only while work remains.
  */
-export type Boundary = "GO_ON" | "ABORT" | "STOP" | "FINISH";
+type Boundary = "GO_ON" | "ABORT" | "STOP" | "FINISH";
 
 export function atBoundary(run: { readonly interrupt: Interrupt | null; readonly workLeft: boolean }): Boundary {
   if (run.interrupt === "ABORT") return "ABORT";

@@ -82,7 +82,7 @@ export const NODE_EVENTS = {
 export type NodeEvent = keyof typeof NODE_EVENTS;
 
 /** Cause of an edge: the request of a user, or only the engine. */
-export type EdgeCause = "verb" | "engine";
+type EdgeCause = "verb" | "engine";
 
 export interface Edge {
   readonly from: NodeState;

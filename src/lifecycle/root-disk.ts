@@ -41,7 +41,7 @@ export interface RootDisk extends DiskFacts {
 }
 
 /** The chosen disk, or why none can be chosen, as a clause. */
-export type RootDiskChoice =
+type RootDiskChoice =
   | { readonly disk: RootDisk }
   | { readonly code: "DISK_NOT_FOUND" | "DISK_AMBIGUOUS"; readonly why: string };
 

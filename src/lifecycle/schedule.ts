@@ -25,7 +25,7 @@ export interface SlotLimits {
 }
 
 /** `seconds`: null if a run can never start. `limitedBy`: the limits that made runs wait. */
-export interface Makespan {
+interface Makespan {
   readonly seconds: number | null;
   readonly limitedBy: ReadonlySet<PlannedLimit>;
 }

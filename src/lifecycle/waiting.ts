@@ -22,7 +22,7 @@ export const WAIT_REASONS = {
   PAUSED_BY_MAINTENANCE: "The node is in maintenance; the next step starts when maintenance ends.",
 } as const;
 
-export type WaitingFor = keyof typeof WAIT_REASONS;
+type WaitingFor = keyof typeof WAIT_REASONS;
 
 export interface WaitingFacts {
   readonly state: RunState;

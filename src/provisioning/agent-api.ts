@@ -13,14 +13,14 @@ const POLL_BYTES_MAX = 64 * 1024;
 const RESULT_BYTES_MAX = 1024 * 1024;
 const HOME_BYTES_MAX = 64 * 1024;
 
-export interface AgentApi {
+interface AgentApi {
   poll(request: IncomingMessage, response: ServerResponse): Promise<void>;
   result(request: IncomingMessage, response: ServerResponse): Promise<void>;
   /** `token`: the last part of the path. */
   callHome(request: IncomingMessage, response: ServerResponse, token: string): Promise<void>;
 }
 
-export interface AgentApiOptions {
+interface AgentApiOptions {
   readonly agents: Pick<Agents, "poll" | "result" | "callHome">;
   readonly guard: Guard;
   readonly observer: Pick<Observer, "agentRefused">;

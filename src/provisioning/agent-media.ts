@@ -15,7 +15,7 @@ export const ARCHITECTURE_FOLDERS: Readonly<Record<Architecture, string>> = { X6
 
 export type MediaFile = "vmlinuz" | "initrd" | "agent.iso";
 
-export interface MediaFileFacts {
+interface MediaFileFacts {
   readonly sizeBytes: number;
   readonly sha256: string;
 }

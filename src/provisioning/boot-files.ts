@@ -29,7 +29,7 @@ const BYTES = "application/octet-stream";
 /** How much longer than others a BMC may read nothing of its medium: its host may wait at a boot menu. */
 const MEDIUM_PATIENCE = 20;
 
-export interface StoredFile {
+interface StoredFile {
   readonly path: string;
   readonly sizeBytes: number;
 }
@@ -53,7 +53,7 @@ export interface BootFilesOptions {
   readonly stallMs: number;
 }
 
-export interface BootFiles {
+interface BootFiles {
   script(request: IncomingMessage, response: ServerResponse, query: URLSearchParams): Promise<void>;
   /** Kernel, ramdisk, or iPXE for UEFI HTTP boot. */
   file(request: IncomingMessage, response: ServerResponse, name: BootFileName): Promise<void>;

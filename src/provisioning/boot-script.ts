@@ -48,7 +48,7 @@ export function agentScript(
   ]);
 }
 
-export interface AgentBoot {
+interface AgentBoot {
   readonly architecture: Architecture;
   readonly session: string;
   readonly kernelArguments: readonly string[];

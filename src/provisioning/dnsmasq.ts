@@ -4,7 +4,7 @@
  */
 import { BOOT_SCRIPT_PATH } from "./boot-script.ts";
 
-export interface DnsmasqOptions {
+interface DnsmasqOptions {
   /** How machines reach the listener, without a slash at its end. */
   readonly url: string;
   readonly interface?: string | undefined;

@@ -34,7 +34,7 @@ export interface ServedFile {
  * `SENT`: completely; `CUT`: the client disconnected or was too slow; `MISSING`: there is no such file, or it has
  * another size, and no response was sent.
  */
-export type FileOutcome = "SENT" | "CUT" | "MISSING";
+type FileOutcome = "SENT" | "CUT" | "MISSING";
 
 export interface Sent {
   readonly outcome: FileOutcome;
@@ -45,7 +45,7 @@ export interface Sent {
 
 const NOTHING = { start: 0, end: 0 };
 
-export interface Sending {
+interface Sending {
   /** Time for the client to take `PROGRESS_BYTES`, in milliseconds; a slower one is cut. */
   readonly stallMs: number;
   /** Called with the size of each part that was handed to the kernel. */

@@ -8,7 +8,7 @@ import type { refuseBearer, Guard } from "./guard.ts";
 const TICKET_MS = 1_000;
 const TICKETS_MAX = 1_000;
 
-export interface Tickets<Ticket> {
+interface Tickets<Ticket> {
   /** The open session of a bearer; null if the request was answered, with `refuseUnknown` if there is none. */
   take(
     request: IncomingMessage,

@@ -14,7 +14,7 @@ const FORM = new RegExp(
 );
 
 /** A new token: the text for its owner, and what is stored of it. */
-export interface NewApiToken {
+interface NewApiToken {
   readonly text: string;
   readonly id: string;
   readonly hash: string;

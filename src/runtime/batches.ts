@@ -3,7 +3,7 @@
  * turn forms one batch. While a batch is in progress, more is gathered until that one has ended or has become slow,
  * because larger batches are cheaper. Nothing waits for a batch to fill.
  */
-export interface BatchesOptions<Entry> {
+interface BatchesOptions<Entry> {
   readonly sizeMax: number;
   /** A batch that takes longer is not waited for. */
   readonly slowMs: number;

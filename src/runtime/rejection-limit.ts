@@ -6,7 +6,7 @@ import type { TokenBucket } from "./token-bucket.ts";
 /** Addresses with a count of their own; the least recent is forgotten. */
 const ADDRESSES_MAX = 10_000;
 
-export interface RejectionLimit {
+interface RejectionLimit {
   /** Whether a request of the address may be tried. */
   mayTry(address: string): boolean;
   /** Counts a rejected request. */

@@ -1,5 +1,5 @@
 /** Calls of a function that are a minimum time apart; several requests in between lead to one call. */
-export interface SpacedCalls {
+interface SpacedCalls {
   /** Calls at once, or as soon as the time has passed. */
   request(): void;
   /** Makes the call that is due, if there is one. */

@@ -2,7 +2,7 @@
 import { sql } from "drizzle-orm";
 import type { Reader } from "./postgres/database.ts";
 
-export interface Workload {
+interface Workload {
   /** Unfinished runs by state and wait: a `WaitReason`, PHASE or CONTROLLER for a capacity limit, or null. */
   readonly runs: readonly { readonly state: string; readonly reason: string | null; readonly count: number }[];
   /** Longest wait of a run for its start or for a slot, in seconds; 0 if none waits. */
@@ -38,7 +38,7 @@ export async function workload(reader: Reader): Promise<Workload> {
 
 /** BOOTING: no agent has made contact. SILENT: the agent has not been heard for a minute. */
 export const AGENT_SESSION_STATES = ["BOOTING", "CONNECTED", "SILENT"] as const;
-export type AgentSessionState = (typeof AGENT_SESSION_STATES)[number];
+type AgentSessionState = (typeof AGENT_SESSION_STATES)[number];
 
 /** Open sessions of agents by state; states without one are missing. Read from the index of open sessions. */
 export async function openAgentSessions(

@@ -107,7 +107,7 @@ export async function insertImages(tx: Tx, rows: readonly (typeof images.$inferI
   if (rows.length > 0) await tx.insert(images).values([...rows]);
 }
 
-export type ImageRowChange = Partial<Omit<ImageRow, "id" | "revision" | "createdAt" | "updatedAt">>;
+type ImageRowChange = Partial<Omit<ImageRow, "id" | "revision" | "createdAt" | "updatedAt">>;
 
 export async function updateImage(tx: Tx, id: string, change: ImageRowChange): Promise<void> {
   await tx
@@ -137,7 +137,7 @@ export async function isFileOfImage(
 
 // ---- use
 
-export interface ImageUse {
+interface ImageUse {
   readonly imageId: string;
   readonly operationId: string;
   readonly kind: OperationKind;

@@ -10,14 +10,14 @@ import { instantText } from "./postgres/pagination.ts";
  * objects, its own members and what puts the text of one object in its place. `value`: the same of a row, for
  * resolvers.
  */
-export type JsonField = { readonly value?: (row: never) => unknown } & (
+type JsonField = { readonly value?: (row: never) => unknown } & (
   | { readonly text: SQL }
   | { readonly fields: JsonFields; readonly wrap: (object: SQL) => SQL }
 );
 export type JsonFields = Readonly<Record<string, JsonField>>;
 
 /** Fields of the items of a list. */
-export interface ListedFields {
+interface ListedFields {
   readonly [name: string]:
     | JsonField
     | ComposedField

@@ -9,7 +9,7 @@ import { machineCertificate } from "./tables.ts";
 const ROW = "machines";
 const CELL = { column: SECRETS.machineKey, row: ROW };
 
-export interface StoredCertificate {
+interface StoredCertificate {
   readonly cert: string;
   readonly key: string;
 }

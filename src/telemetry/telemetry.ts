@@ -15,7 +15,7 @@ import { createJournal } from "./journal.ts";
 import { createMetrics } from "./metrics.ts";
 import { createTraces } from "./traces.ts";
 
-export interface Telemetry extends AsyncDisposable {
+interface Telemetry extends AsyncDisposable {
   /** Receives the service's events. */
   readonly observer: Observer;
   /** Wraps the engine so that its requests are reported to the observer. */

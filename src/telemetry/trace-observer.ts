@@ -15,7 +15,7 @@ import { noopObserver } from "../observer.ts";
 import type { AdmissionAbout, AdmissionEnd, CallAbout, Observer, RequestAbout, RequestWatch } from "../observer.ts";
 import type { RunAbout, StepAbout, StepEnd } from "../observer.ts";
 
-export interface Tracing {
+interface Tracing {
   readonly api: typeof OpenTelemetry;
   readonly tracer: Tracer;
   /** Holds the span that calls in the same async context become children of. */

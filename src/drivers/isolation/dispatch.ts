@@ -9,7 +9,7 @@
 import type { Lane } from "./lanes.ts";
 
 /** Resolves when the call may be made, rejects when it must not. */
-export type Confirm = () => Promise<void>;
+type Confirm = () => Promise<void>;
 
 export interface Dispatch {
   readonly lane: Lane;

@@ -40,7 +40,7 @@ export interface Pool extends AsyncDisposable {
   readonly figures: PoolFigures;
 }
 
-export interface PoolFigures {
+interface PoolFigures {
   /** Processes by state. */
   readonly processes: Readonly<Record<Handle["state"], number>>;
   /** Calls that wait for a slot or a process. */

@@ -30,7 +30,7 @@ export interface Job {
 }
 
 /** Receives what the driver reports during a call. */
-export interface JobListener {
+interface JobListener {
   log(text: string): void;
   timed(name: string, work: () => Promise<void>): Promise<void>;
   progress?(percent: number, message: string | undefined): void;
@@ -38,7 +38,7 @@ export interface JobListener {
 }
 
 /** The members of the worker that a call uses. */
-export interface CallHost {
+interface CallHost {
   readonly wire: Wire<ToWorker>;
   /** How long a call may continue after its signal has fired. */
   readonly graceMs: number;

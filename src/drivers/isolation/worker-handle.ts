@@ -73,7 +73,7 @@ export interface Handle {
   kill(why: string): void;
 }
 
-export interface HandleOptions {
+interface HandleOptions {
   readonly plugin: Plugin;
   readonly log: Log;
   readonly place?: WorkerPlace;

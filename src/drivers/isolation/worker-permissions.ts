@@ -11,7 +11,7 @@ const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 /** Parts of the service's folder that workers use; the data folder may be in it. */
 const CODE = ["src", "plugins", "node_modules", "package.json"];
 
-export interface WorkerFolders {
+interface WorkerFolders {
   /** URL of the plugin's module. */
   readonly module: string;
   /** Folder of compiled code, which the worker also writes to; null if there is none. */

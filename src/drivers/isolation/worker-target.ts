@@ -11,7 +11,7 @@ import { NODE_FUNCTIONS } from "./protocol.ts";
 import type { Given, NodeQuestion, StepData } from "./protocol.ts";
 
 /** The members of a call that reach the service. */
-export interface CallParts {
+interface CallParts {
   readonly common: CommonParts;
   readonly question: Question;
   readonly progress: StepCall<unknown>["progress"];

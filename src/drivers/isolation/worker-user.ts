@@ -14,7 +14,7 @@ export interface WorkerUser {
 }
 
 /** The choice of the user of the service itself. */
-export const SERVICE_USER = "service";
+const SERVICE_USER = "service";
 /** Neither Debian nor systemd assigns it, and containers with 65,536 IDs have it. */
 const UNUSED_ID = 65_531;
 /** CAP_KILL, CAP_SETGID and CAP_SETUID. */

@@ -36,7 +36,7 @@ export async function createAccount(
 }
 
 /** A change of an account. An absent member stays. */
-export interface AccountChange {
+interface AccountChange {
   /** Null removes it. */
   readonly displayName?: string | null | undefined;
   readonly disabled?: boolean | undefined;

@@ -17,13 +17,13 @@ import { changeAccess } from "./change-access.ts";
 import type { AccessContext } from "./change-access.ts";
 
 /** Registered documents of a site. */
-export const DOCUMENTS_MAX = 1_000;
+const DOCUMENTS_MAX = 1_000;
 /** Strings of a document, which may be secrets. `trustedDocuments` has the text. */
 const STRINGS = /"""[^]*?"""|"(?:[^"\\\n]|\\.)*"/g;
 /** Documents of one token. */
-export const DOCUMENTS_OF_TOKEN_MAX = 100;
+const DOCUMENTS_OF_TOKEN_MAX = 100;
 
-export interface NewDocument {
+interface NewDocument {
   readonly text: string;
   /** Default: the name of its operation. */
   readonly name?: string | null | undefined;

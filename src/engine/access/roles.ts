@@ -15,7 +15,7 @@ import { knownAccount } from "./accounts.ts";
 import { changeAccess } from "./change-access.ts";
 import type { AccessContext } from "./change-access.ts";
 
-export interface WantedRole {
+interface WantedRole {
   readonly role: string;
   /** Null: until it is removed. */
   readonly expiresAt?: Date | null | undefined;

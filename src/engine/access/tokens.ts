@@ -22,7 +22,7 @@ const DAYS_MAX = 366;
 const DAYS_DEFAULT = 90;
 const DAY_MS = 24 * 60 * 60 * 1_000;
 
-export interface NewToken {
+interface NewToken {
   readonly account: string;
   /** The most that the token may do. Default: all that its account may. */
   readonly role?: string | undefined;

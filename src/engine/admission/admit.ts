@@ -28,7 +28,7 @@ import type { VerbRequest } from "./request-terms.ts";
 import { admittedParts, storeOperations } from "./store-operation.ts";
 import { repeatIfTaken } from "../input/edits.ts";
 
-export interface AdmissionContext extends EngineContext {
+interface AdmissionContext extends EngineContext {
   readonly groupAdmission: GroupAdmission;
 }
 

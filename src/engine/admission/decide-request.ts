@@ -171,7 +171,7 @@ function mayPowerOff({ bestEffort, inService, keepsPower, legs }: Plan): boolean
   return mayChange && legs.some(({ phase }) => phase === "clean" || phase === "deploy");
 }
 
-export type NodesById = ReadonlyMap<string, NodeRow>;
+type NodesById = ReadonlyMap<string, NodeRow>;
 
 export type DecidedRequest = Admission & { readonly policy: SitePolicy; readonly parts: readonly DecidedPart[] };
 

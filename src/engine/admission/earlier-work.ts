@@ -57,7 +57,7 @@ export function refusalOfRestart(
 }
 
 /** The work of a node that a restart without options finds, with what is known of it. */
-export interface EndedWork {
+interface EndedWork {
   readonly run: RunRow;
   /** A failure policy cleaned the node up afterwards. */
   readonly isCleanedUp: boolean;

@@ -32,7 +32,7 @@ export interface EffectiveVariables extends OpenVariables {
 }
 
 /** The part of a request that adds to the variables of its nodes. */
-export interface RequestVariables {
+interface RequestVariables {
   /** Those of the requests that a restart continues. */
   readonly earlier: OpenVariables;
   readonly given: unknown;
@@ -89,7 +89,7 @@ export async function variablesOfNode(
 }
 
 /** The rows, beside the nodes, whose variables apply to nodes. */
-export interface VariableOwners {
+interface VariableOwners {
   readonly site: SiteRow;
   readonly clusters: readonly ClusterRow[];
 }

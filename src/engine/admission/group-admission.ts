@@ -47,7 +47,7 @@ const NODES_MAX = 20;
 /** A group that takes longer is not waited for. */
 const SLOW_MS = 100;
 
-export type NamedNodes = { readonly names: readonly string[] } | { readonly ids: readonly string[] };
+type NamedNodes = { readonly names: readonly string[] } | { readonly ids: readonly string[] };
 
 /** The nodes of a request that may share a transaction with others; null if it may not. */
 export function namedNodes({ nodes, dryRun }: VerbRequest): NamedNodes | null {
@@ -56,7 +56,7 @@ export function namedNodes({ nodes, dryRun }: VerbRequest): NamedNodes | null {
 }
 
 /** A verb on few named nodes. */
-export interface NamedAdmission extends Admission {
+interface NamedAdmission extends Admission {
   readonly named: NamedNodes;
 }
 

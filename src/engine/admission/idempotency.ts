@@ -15,7 +15,7 @@ import type { Caller } from "../transaction.ts";
 import type { RequestTerms, VerbRequest } from "./request-terms.ts";
 
 /** Whether the input is the same as the one whose hash was stored with the key. */
-export type IsSameInput = (storedHash: string | null) => boolean | Promise<boolean>;
+type IsSameInput = (storedHash: string | null) => boolean | Promise<boolean>;
 
 /** The input of a request: the hash to store with its key, and the comparison with a stored one. */
 export interface RequestInput {

@@ -18,14 +18,14 @@ export interface WantedInputs {
   readonly steps?: { readonly system: readonly DeployedStep[]; readonly configuration: readonly DeployedStep[] };
 }
 
-export interface WantedVariable {
+interface WantedVariable {
   readonly value: StoredJson;
   /** Digest of the value, if it is secret. */
   readonly digest: string | null;
 }
 
 /** The differences of a node, as texts. An input that is not known differs from nothing. */
-export interface InputDifferences {
+interface InputDifferences {
   /** Only another installation brings these about. */
   readonly system: readonly string[];
   /** The steps after PROVISIONED bring these about. */

@@ -8,7 +8,7 @@ import type { NodeRow } from "../../store/nodes/nodes.ts";
 export const NO_DRIVERS: Composition = { giver: () => null, givers: () => [], inspectors: [], drivers: [] };
 
 /** The facts that are in the row of a node. */
-export type RowFacts = Pick<
+type RowFacts = Pick<
   NodeFacts,
   | "id"
   | "name"

@@ -85,7 +85,7 @@ async function registered(reader: Reader): Promise<string> {
 }
 
 /** Whether the image of a submission, or the lack of one, is a reason to refuse a node, and where it is installed. */
-export type ImageCheck = (node: NodeRow, plan: Plan, variables: JsonObject) => Promise<Fit>;
+type ImageCheck = (node: NodeRow, plan: Plan, variables: JsonObject) => Promise<Fit>;
 
 export async function createImageCheck(
   reader: Reader,
@@ -130,6 +130,6 @@ function imageMissing({ id, name }: NodeRow, driver: AnyDriver, names: string): 
 }
 
 /** Whether the steps of a driver install an image. */
-export function needsImage(driver: AnyDriver): boolean {
+function needsImage(driver: AnyDriver): boolean {
   return driver.usesAgent === true;
 }

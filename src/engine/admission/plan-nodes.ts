@@ -36,7 +36,7 @@ import type { WantedWork } from "./wanted-work.ts";
 import { isReserved } from "../plans/reserved-steps.ts";
 
 /** The work on an admitted node. `earlier`: the run that a restart continues. */
-export interface PlannedWork {
+interface PlannedWork {
   readonly plan: Plan;
   readonly target: NodeState;
   readonly erasesData: boolean;
@@ -63,7 +63,7 @@ export type NodeDecision =
   | { readonly refusal: Refusal; readonly further?: readonly Refusal[] }
   | { readonly unchanged: true };
 
-export interface PlanBasis {
+interface PlanBasis {
   readonly registry: Registry;
   readonly provisioning: Provisioning | null;
   readonly policy: SitePolicy;

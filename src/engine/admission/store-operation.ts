@@ -30,7 +30,7 @@ import { movesState } from "./membership.ts";
 import type { AdmittedNode } from "./plan-nodes.ts";
 
 /** An operation to store: a part of an admitted request. */
-export interface AdmittedPart extends DecidedPart, Pick<DecidedRequest, "caller" | "terms" | "inputHash" | "policy"> {
+interface AdmittedPart extends DecidedPart, Pick<DecidedRequest, "caller" | "terms" | "inputHash" | "policy"> {
   /** Null if the request has one operation. */
   readonly batch: string | null;
 }

@@ -29,7 +29,7 @@ export interface Submission {
 }
 
 /** A cluster, as a request brings its nodes to what it wants. */
-export interface AppliedCluster {
+interface AppliedCluster {
   readonly clusterId: string;
   readonly clusterName: string;
   /** Whether the cluster or the request names the image. If not, one is installed where that is needed. */

@@ -19,7 +19,7 @@ import type { VariableSource } from "../input/variables.ts";
 import type { EffectiveVariables } from "./effective-variables.ts";
 import { NO_DRIVERS } from "./node-facts.ts";
 
-export interface VariableCheck {
+interface VariableCheck {
   readonly flaws: readonly Refusal[];
   readonly warnings: readonly VariableWarning[];
 }

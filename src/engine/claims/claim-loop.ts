@@ -45,7 +45,7 @@ const STOP_MS = 1_000;
 /** The largest delay of a timer in Node. */
 const DELAY_MAX_MS = 2 ** 31 - 1;
 
-export interface ClaimLoopParts {
+interface ClaimLoopParts {
   readonly reader: Reader;
   readonly leases: Leases;
   readonly notifier: Notifier;

@@ -29,7 +29,7 @@ interface Look extends ClockReading {
   readonly at: number;
 }
 
-export interface ClockWatchParts {
+interface ClockWatchParts {
   readonly database: Database;
   readonly log: Log;
   readonly observer: Observer;

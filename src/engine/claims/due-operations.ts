@@ -28,7 +28,7 @@ const AFTER_FAILURE_SECONDS = 1;
 /** Kinds with an end, unlike a discovery. */
 export type DueEnd = Exclude<DueOperation["what"], "DISCOVERY">;
 
-export interface DueOperationsParts {
+interface DueOperationsParts {
   readonly reader: Reader;
   readonly log: Log;
   readonly observer: Observer;

@@ -37,7 +37,7 @@ import { clusterLockRefusals } from "../inventory/cluster-lock.ts";
 import { enrollNodes } from "../inventory/register-nodes.ts";
 import { knownNode } from "./known-node.ts";
 
-export interface ProberParts extends ProbeParts, RecordParts {
+interface ProberParts extends ProbeParts, RecordParts {
   readonly database: Database;
 }
 

@@ -71,7 +71,7 @@ import type { StepLog } from "./boundary/step-log.ts";
 import { TroubledSlots } from "./call/patience.ts";
 import { UnacknowledgedClaims } from "./claim/unacknowledged-claims.ts";
 
-export interface RunnerParts extends EngineParts {
+interface RunnerParts extends EngineParts {
   readonly leases: Leases;
   readonly nudge: () => void;
   /** Makes this process claim due runs when a time is over. */

@@ -24,7 +24,7 @@ import { deleteImageFile, imageFileName } from "./image-files.ts";
 import { refuseImages } from "./images.ts";
 import type { ImagesEdited } from "./images.ts";
 
-export interface DeleteImagesRequest {
+interface DeleteImagesRequest {
   readonly images: readonly ImageRef[];
   /** Delete images although nodes are installed with them. */
   readonly force?: boolean | undefined;

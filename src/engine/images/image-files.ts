@@ -13,7 +13,7 @@ import type { Reader } from "../../store/postgres/database.ts";
 type FileOf = Pick<ImageRow, "checksumAlgorithm" | "checksum">;
 
 /** A file that the service stores. */
-export interface StoredImage {
+interface StoredImage {
   readonly path: string;
   readonly sizeBytes: number;
 }
@@ -22,7 +22,7 @@ export function imageFileName({ checksumAlgorithm, checksum }: FileOf): string {
   return `${checksumAlgorithm.toLowerCase()}-${checksum}`;
 }
 
-export function imageFilePath(folder: string, image: FileOf): string {
+function imageFilePath(folder: string, image: FileOf): string {
   return join(folder, imageFileName(image));
 }
 

@@ -6,10 +6,10 @@ import type { ChecksumAlgorithm, ImageFormat } from "../../lifecycle/images.ts";
 import { isServerless } from "../../runtime/file-servers.ts";
 import { hasControls } from "../../runtime/text.ts";
 
-export const IMAGE_URL_LENGTH_MAX = 2_000;
+const IMAGE_URL_LENGTH_MAX = 2_000;
 
 /** Bytes of user data in UTF-8. */
-export const USER_DATA_BYTES_MAX = 64 * 1024;
+const USER_DATA_BYTES_MAX = 64 * 1024;
 
 /** Images in one request. */
 export const IMAGES_MAX = 100;
@@ -44,7 +44,7 @@ export function checksumFlaws(algorithm: ChecksumAlgorithm, value: string, path:
   ];
 }
 
-export interface ImageSizes {
+interface ImageSizes {
   readonly format: ImageFormat;
   readonly sizeBytes: number;
   readonly diskBytes?: number | null | undefined;

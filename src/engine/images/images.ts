@@ -52,7 +52,7 @@ export interface NewImage {
 }
 
 /** A change of one image. An absent member stays. */
-export interface ImageChange {
+interface ImageChange {
   readonly ifRevision?: number | undefined;
   readonly name?: string | undefined;
   /** Null removes it. */

@@ -14,7 +14,7 @@ import type { InventoryRow, NodeRow } from "../../store/nodes/nodes.ts";
 import { bytesText } from "../../runtime/text.ts";
 import { isJsonObject } from "../input/variables.ts";
 
-export interface MachineSources {
+interface MachineSources {
   /** The newest inventory; null if the node was never inspected. */
   readonly inventory: JsonObject | null;
   /** Settings of the driver that installs the image. */
@@ -23,7 +23,7 @@ export interface MachineSources {
 }
 
 /** The inventories of a node by which an image is judged. */
-export interface Inspections {
+interface Inspections {
   readonly newest: Pick<InventoryRow, "data"> | null;
   /** The newest by the driver that installs; null if it does not install through the agent. */
   readonly byAgent: Pick<InventoryRow, "data" | "takenAt"> | null;
@@ -98,7 +98,7 @@ const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
   "arm-a64": "ARM64",
 };
 
-export function machineFactsOf({ inventory, settings, variables }: MachineSources): MachineFacts {
+function machineFactsOf({ inventory, settings, variables }: MachineSources): MachineFacts {
   const hints = variables["root_disk"] ?? settings["rootDisk"] ?? null;
   return {
     architecture: architectureIn(inventory) ?? architectureOf(settings["architecture"]),

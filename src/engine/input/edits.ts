@@ -4,7 +4,7 @@ import type { Refusal } from "../../errors.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 
 /** The constraint that keeps names unique, and the object that has the name already. */
-export interface UniqueName {
+interface UniqueName {
   readonly constraint: string;
   readonly what: string;
   existing(): Promise<{ readonly name: string } | undefined>;

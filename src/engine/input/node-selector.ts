@@ -44,7 +44,7 @@ export interface Selection {
 }
 
 /** The nodes that exist, and the refusal of the names and ids that do not; null if all exist. */
-export interface KnownNodes extends Selection {
+interface KnownNodes extends Selection {
   readonly unknown: Refusal | null;
 }
 

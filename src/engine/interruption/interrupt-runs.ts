@@ -55,7 +55,7 @@ export interface Interruption<Answer extends NodeAnswer> {
   answeredRuns?(accepted: readonly RunRow[]): readonly RunRow[];
 }
 
-export type InterruptionAnswer<Answer extends NodeAnswer> = SubmitAnswer & {
+type InterruptionAnswer<Answer extends NodeAnswer> = SubmitAnswer & {
   readonly results: readonly (Answer | NodeAnswer)[];
 };
 

@@ -25,7 +25,7 @@ import { changeNodes, move } from "../transaction.ts";
 import { stepsOfRuns } from "./step-under-way.ts";
 
 /** How an interrupt ends the runs that it concerns. */
-export interface InterruptEffect {
+interface InterruptEffect {
   readonly interrupt: Parameters<typeof interruptRuns>[2];
   /** State of the runs that end at once. */
   readonly end: "ABORTED" | "STOPPED";

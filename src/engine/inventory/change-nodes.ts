@@ -18,7 +18,7 @@ export interface Edited {
 }
 
 /** Why a change is refused: by node id, and for other reasons. */
-export interface RefusedEdit {
+interface RefusedEdit {
   readonly nodes: ReadonlyMap<string, Refusal>;
   readonly others: readonly Refusal[];
 }

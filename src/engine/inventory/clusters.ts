@@ -34,7 +34,7 @@ import { hostGroupFlaws, storedGroups } from "./host-groups.ts";
 import type { GivenHostGroup } from "./host-groups.ts";
 import { secretNames, variablesOverlay } from "./stored-variables.ts";
 
-export interface NewCluster {
+interface NewCluster {
   readonly name: string;
   readonly variables?: unknown;
   readonly hostGroups?: readonly GivenHostGroup[] | undefined;
@@ -42,7 +42,7 @@ export interface NewCluster {
   readonly nodes?: NodeSelector | undefined;
 }
 
-export interface ClusterChange {
+interface ClusterChange {
   readonly ifRevision?: number | undefined;
   readonly name?: string | undefined;
   /** Laid over the settings as they are; null removes a key. */

@@ -16,7 +16,7 @@ import { isSameJson } from "../../runtime/canonical-json.ts";
 export type GivenController = Identity & { readonly path: readonly string[] };
 
 /** A node that gets controllers. */
-export interface JoiningNode {
+interface JoiningNode {
   /** Null: the node is new. */
   readonly nodeId: string | null;
   readonly name: string;

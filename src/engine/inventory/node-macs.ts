@@ -7,7 +7,7 @@ import type { Reader } from "../../store/postgres/database.ts";
 import { sortedMacs } from "../input/mac-addresses.ts";
 
 /** MACs that a request gives to a node. */
-export interface GivenMacs {
+interface GivenMacs {
   /** Null: the node is new. */
   readonly nodeId: string | null;
   readonly nodeName: string;

@@ -73,7 +73,7 @@ function invalid(message: string, path: readonly string[]): Refusal {
 }
 
 /** The change of one node; null if it already is as the patch wants it. */
-export type PatchedNode =
+type PatchedNode =
   | { readonly edit: NodeEdit | null; readonly controllers: readonly GivenController[] | null }
   | { readonly refusals: readonly Refusal[] };
 

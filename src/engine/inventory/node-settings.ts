@@ -64,7 +64,7 @@ export interface PreparedSettings {
 }
 
 /** Settings that a node has already, secrets included: driver name → settings. */
-export type StoredSettings = Readonly<Record<string, JsonObject>>;
+type StoredSettings = Readonly<Record<string, JsonObject>>;
 
 const ISSUES_MAX = 10;
 

@@ -34,7 +34,7 @@ export const PRESENCE_CHANGES = {
 export type PresenceChange = keyof typeof PRESENCE_CHANGES;
 
 /** A node as monitoring reports it. The members after the name are for nodes that are not registered yet. */
-export interface ReportedNode {
+interface ReportedNode {
   readonly name: string;
   readonly driver?: string | undefined;
   readonly settings?: unknown;

@@ -111,7 +111,7 @@ export interface EnrolledNode
 type NewRow = Omit<EnrolledNode, "secrets" | "identities" | "variables"> & Pick<NodeRow, "variables">;
 
 /** Recorded in the first transition of enrolled nodes. */
-export interface EnrolmentCause {
+interface EnrolmentCause {
   readonly actor: string;
   readonly reason?: string | null;
   readonly operationId?: string | null;

@@ -27,7 +27,7 @@ import { editOf } from "../audit/edits.ts";
 import { stepLabel } from "../plans/plan.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 
-export interface NewRunbook {
+interface NewRunbook {
   readonly name: string;
   readonly description?: string | undefined;
   /** By default `clean`. */
@@ -36,7 +36,7 @@ export interface NewRunbook {
 }
 
 /** A change of one runbook. An absent member stays. */
-export interface RunbookChange {
+interface RunbookChange {
   readonly ifRevision?: number | undefined;
   readonly name?: string | undefined;
   /** Null removes it. */

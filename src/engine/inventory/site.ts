@@ -52,7 +52,7 @@ export interface SiteChange {
 }
 
 /** The policy for one step, as a request gives it. */
-export interface StepRule {
+interface StepRule {
   readonly step: string;
   readonly driver?: string | null | undefined;
   readonly priority?: number | null | undefined;

@@ -35,7 +35,7 @@ import type { NodePatch } from "./node-patch.ts";
 import { secretNames, variablesOverlay } from "./stored-variables.ts";
 
 /** A node, and the revision that it must have. */
-export interface NodeAtRevision {
+interface NodeAtRevision {
   readonly nodeId: string;
   readonly revision: number;
 }

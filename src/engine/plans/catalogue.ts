@@ -21,7 +21,7 @@ export const OFF_REASONS = {
   FORBIDDEN: "The site's policy forbids the step, even if requested by name.",
   CLEANING_OFF: "Automatic cleaning is disabled for the node or the site; `cleanNodes` runs the step anyway.",
 } as const;
-export type OffReason = keyof typeof OFF_REASONS;
+type OffReason = keyof typeof OFF_REASONS;
 
 /** A step that a driver offers, with the settings of the node and the site applied. */
 export interface CatalogueEntry {

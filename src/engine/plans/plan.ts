@@ -52,7 +52,7 @@ export interface ChosenList {
   readonly path?: readonly string[] | undefined;
 }
 
-export type PlanVerdict = { readonly plan: Plan } | { readonly refusals: readonly Refusal[] };
+type PlanVerdict = { readonly plan: Plan } | { readonly refusals: readonly Refusal[] };
 
 /** Seconds (docs/rules/timeouts.md). */
 const POWER_TIMEOUT = 60;

@@ -162,7 +162,7 @@ export function isReserved(step: { readonly interface: string }): boolean {
   return RESERVED_STEPS.some((one) => one.interface === step.interface);
 }
 
-export function reservedStep(choice: Pick<StepChoice, "interface" | "name">): ReservedStep | undefined {
+function reservedStep(choice: Pick<StepChoice, "interface" | "name">): ReservedStep | undefined {
   return RESERVED_STEPS.find((one) => one.interface === choice.interface && one.name === choice.name);
 }
 

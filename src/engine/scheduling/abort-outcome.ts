@@ -22,7 +22,7 @@ export const UNKNOWN_CONDITION: LeftAs = {
 };
 
 /** When an abort took effect, seen from the step that the run had reached. */
-export type AbortMoment = "before" | "at" | "after";
+type AbortMoment = "before" | "at" | "after";
 
 /** The error of a run and its node after an abort. */
 export function abortedFailure(

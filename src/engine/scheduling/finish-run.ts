@@ -50,7 +50,7 @@ import { settleWaves } from "./waves.ts";
 export type FinishParts = Pick<EngineContext, "nudge" | "registry" | "keyring" | "observer">;
 
 /** A run that has ended, with the errors of its steps, and with its failure if it failed. */
-export interface RunEnd {
+interface RunEnd {
   readonly run: RunRow;
   readonly state: FinalRunState;
   readonly failure: Failure | null;

@@ -5,7 +5,7 @@ const EVERY_MS = 30_000;
 /** Longer than a takeover takes. */
 const UNATTENDED_SECONDS = 45;
 
-export interface ReplicaPresence {
+interface ReplicaPresence {
   close(): void;
 }
 

@@ -29,7 +29,7 @@ import { settleMany, wakeParked } from "./finish-run.ts";
 import type { FinishParts } from "./finish-run.ts";
 import type { Transaction } from "../transaction.ts";
 
-export interface SlotScheduler {
+interface SlotScheduler {
   /** Looks soon for waiting runs that can get a slot. Calls that follow each other closely share one look. */
   nudge(): void;
   start(): void;

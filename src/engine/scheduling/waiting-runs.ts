@@ -10,7 +10,7 @@ import { ENGINE_INTERFACE } from "../plans/reserved-steps.ts";
 import type { Transaction } from "../transaction.ts";
 
 /** The part of a run that determines its interrupt. */
-export type WithInterrupt = Pick<RunRow, "id" | "operationId" | "purpose" | "interrupt">;
+type WithInterrupt = Pick<RunRow, "id" | "operationId" | "purpose" | "interrupt">;
 
 /**
  * The interrupt that applies to a run: its own, or the stop of its operation. An abort of the operation does not count:

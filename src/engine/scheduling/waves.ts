@@ -93,7 +93,7 @@ export async function settleWaves(transaction: Transaction, parts: StartParts, o
 }
 
 /** The action that the present state of an operation's runs calls for. */
-export async function waveVerdict(reader: Reader, operation: OperationRow): Promise<WaveVerdict> {
+async function waveVerdict(reader: Reader, operation: OperationRow): Promise<WaveVerdict> {
   const { waves, waveState, wave } = operation;
   if (!waves || !waveState || operation.interrupt !== null) return "NOTHING";
   // This runs at the end of every run, so failures are counted only if there is a limit.
@@ -147,7 +147,7 @@ export const WAVE_ACTIONS = {
 } as const;
 export type WaveAction = keyof typeof WAVE_ACTIONS;
 
-export interface WavesRequest {
+interface WavesRequest {
   readonly operationId: string;
   readonly action: WaveAction;
   readonly reason?: string | undefined;

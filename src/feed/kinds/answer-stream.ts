@@ -20,7 +20,7 @@ export interface Question<Answer> {
   readonly read: (reader: Reader) => Promise<Answer & { readonly cursor: LogCursor }>;
 }
 
-export type AnswerUpdate<Answer> = Answer & {
+type AnswerUpdate<Answer> = Answer & {
   readonly cursor: LogCursor;
   /** Equal for updates that look the same. */
   readonly key: string;

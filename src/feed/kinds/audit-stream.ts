@@ -16,7 +16,7 @@ interface EntryItem {
 
 export type AuditStreamItem = EntryItem | Bookmark<AuditCursor> | Reset<AuditCursor>;
 
-export interface AuditStreamRequest {
+interface AuditStreamRequest {
   readonly filter?: AuditFilter | undefined;
   /** Cursor of the last item received; absent: from now on. */
   readonly after?: AuditCursor | undefined;

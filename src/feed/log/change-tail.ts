@@ -19,7 +19,7 @@ import { createSharedPages } from "./shared-pages.ts";
 import type { SharedPages } from "./shared-pages.ts";
 
 /** Objects of each kind as streams read them. */
-export interface KnownObjects {
+interface KnownObjects {
   readonly nodes: KnownRows<KnownNode>;
   readonly operations: KnownRows<KnownRow<OperationRow>>;
   readonly runs: KnownRows<KnownRow<RunRow>>;

@@ -11,7 +11,7 @@ interface Position {
   readonly at: Date;
 }
 
-export interface LogReaderOptions<Row> {
+interface LogReaderOptions<Row> {
   /** Up to `limit` rows after a position, oldest first, without holes. */
   readonly rowsAfter: (after: number, limit: number) => Promise<readonly Row[]>;
   readonly onRows: (rows: readonly Row[]) => void;

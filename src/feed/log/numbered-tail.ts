@@ -28,7 +28,7 @@ export interface NumberedTail<Row> {
   settled(): Promise<void>;
 }
 
-export interface NumberedLog<Row> {
+interface NumberedLog<Row> {
   /** Numbers up to `limit` rows, and returns their number. */
   readonly number: (limit: number) => Promise<number>;
   readonly newest: () => Promise<LogCursor>;

@@ -62,7 +62,7 @@ interface AnyRound {
   readonly round: object;
 }
 
-export interface SnapshotLimits {
+interface SnapshotLimits {
   /** Snapshots that are taken at the same time. */
   readonly atOnce: number;
   /** References to rows, held for all claims together, at which no further snapshot is started. */

@@ -27,7 +27,7 @@ import type { Snapshots } from "./snapshots.ts";
 import { createTurns } from "./turns.ts";
 import type { Turns } from "./turns.ts";
 
-export type AuditTail = Pick<NumberedTail<AuditRow>, "live" | "recent" | "numberAll">;
+type AuditTail = Pick<NumberedTail<AuditRow>, "live" | "recent" | "numberAll">;
 
 export interface Tail extends AsyncDisposable {
   /** Position of the newest transition that this process has seen. */
@@ -60,7 +60,7 @@ export interface Tail extends AsyncDisposable {
 
 const POLL_MS = 1_000;
 
-export interface TailParts {
+interface TailParts {
   readonly database: Database;
   readonly notifier: Notifier;
   readonly log: Log;

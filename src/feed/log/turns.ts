@@ -30,7 +30,7 @@ export interface Turns {
   take<Result>(work: () => Promise<Result>): Promise<Result>;
 }
 
-export interface TurnsOptions {
+interface TurnsOptions {
   /** Whether the process has other work that must not be delayed. */
   readonly isBusy: () => boolean;
   /** Waits between two turns; replaced in tests. */

@@ -43,7 +43,7 @@ export interface Context extends RequestFacts {
 }
 
 /** Moments of the payloads of a mutation, whose root fields are executed one after another. */
-export interface PayloadMoments {
+interface PayloadMoments {
   /** Reads are unbound from here on: the work of a root field begins. */
   beginWork(): void;
   /** Reads see one moment from here on, that of the first one. */

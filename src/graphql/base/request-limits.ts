@@ -69,7 +69,7 @@ const UNITS: Readonly<Record<Limit, { readonly what: string; readonly advice: st
   seconds: { what: "seconds for a query", advice: "Select smaller pages, or fewer fields of each item." },
 };
 
-export interface Excess {
+interface Excess {
   /** The requested value, if known. */
   readonly requested?: number;
   /** HTTP status for clients that accept `application/graphql-response+json`; others get 200. */

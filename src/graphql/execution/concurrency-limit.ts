@@ -20,7 +20,7 @@ const WAIT_MS = 5_000;
 const RETRY_SECONDS = 1;
 const UNAVAILABLE = 503;
 
-export interface AtATimeOptions {
+interface AtATimeOptions {
   readonly requestsMax?: number | undefined;
   readonly waitingMax?: number | undefined;
   readonly waitMs?: number | undefined;

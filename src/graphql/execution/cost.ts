@@ -33,7 +33,7 @@ import type {
 import { PAGE_DEFAULT } from "../base/connection.ts";
 import { finite } from "./document.ts";
 
-export interface CostedRequest {
+interface CostedRequest {
   readonly schema: GraphQLSchema;
   readonly operation: OperationDefinitionNode;
   readonly fragments: Readonly<Record<string, FragmentDefinitionNode>>;

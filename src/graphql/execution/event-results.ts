@@ -32,7 +32,7 @@ const RUN = 4;
 /** Operations whose events have read from the database. */
 const reading = new WeakSet<OperationDefinitionNode>();
 
-export interface EventExecution {
+interface EventExecution {
   readonly operation: OperationDefinitionNode;
   readonly executions: SharedExecutions;
   readonly reader: Reader;

@@ -20,7 +20,7 @@ import { LIMITS, beyond } from "../base/request-limits.ts";
 import type { Context } from "../base/context.ts";
 import { databaseUnavailable, shown, withStatus } from "../base/error-masking.ts";
 
-export interface GuardOptions {
+interface GuardOptions {
   /** Whether introspection is allowed. If not, errors do not suggest names either. */
   readonly introspection: boolean;
 }

@@ -33,7 +33,7 @@ export interface ComposedSelection {
   readonly selection: readonly SelectedField[];
 }
 
-export type ListPart = { readonly key: string } & (
+type ListPart = { readonly key: string } & (
   | { readonly text: string }
   /** Index of a selection of items: of edges, or of nodes without edges. */
   | { readonly items: number }

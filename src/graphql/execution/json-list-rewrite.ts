@@ -69,7 +69,7 @@ function writableFields({ extensions }: { readonly extensions: Readonly<Record<s
   return extensions["asText"] as WritableFields | undefined;
 }
 
-export interface RewriteRequest {
+interface RewriteRequest {
   readonly schema: GraphQLSchema;
   readonly document: DocumentNode;
   readonly operation: OperationDefinitionNode;

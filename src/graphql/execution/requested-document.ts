@@ -18,7 +18,7 @@ import { denied } from "./audited.ts";
 import { defaultsOf } from "./document-reading.ts";
 
 /** The parameters of a request, whose types nothing has checked. */
-export interface RequestParams {
+interface RequestParams {
   readonly query?: unknown;
   readonly variables?: unknown;
   readonly extensions?: unknown;

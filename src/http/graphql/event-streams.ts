@@ -25,7 +25,7 @@ const STALLED_MS = 30_000;
  */
 const END_AFTER_MS = 100;
 
-export interface EventStreamOptions {
+interface EventStreamOptions {
   readonly isShuttingDown: () => boolean;
   readonly observer?: Observer | undefined;
   readonly stalledMs?: number;

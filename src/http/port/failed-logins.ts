@@ -30,9 +30,9 @@ export type NoteFailedLogin = (
   rejection: RejectedLogin,
 ) => void;
 
-export type RejectedLogin = Pick<Rejection, "message" | "owner"> & { readonly code: RequestErrorCode };
+type RejectedLogin = Pick<Rejection, "message" | "owner"> & { readonly code: RequestErrorCode };
 
-export interface FailedLogins extends Disposable {
+interface FailedLogins extends Disposable {
   readonly note: NoteFailedLogin;
 }
 
@@ -40,7 +40,7 @@ type Counts = Record<LoginFailure, number>;
 
 type NoteAudit = Engine["noteAudit"];
 
-export interface FailedLoginsOptions {
+interface FailedLoginsOptions {
   readonly senders: Pick<Senders, "addressOf">;
   readonly log: Log;
   readonly observer?: Observer | undefined;

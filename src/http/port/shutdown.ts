@@ -27,7 +27,7 @@ const UNREAD_MS = 100;
 const ACCEPT_ALL_MS = 500;
 const CHECK_EVERY_MS = 20;
 
-export interface ShutdownParts {
+interface ShutdownParts {
   readonly server: Server;
   readonly sockets: Sockets;
   readonly unanswered: ReadonlySet<ServerResponse>;

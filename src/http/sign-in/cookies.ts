@@ -28,7 +28,7 @@ export function readCookie(name: string, request: IncomingMessage, senders: Secu
   return full === null ? undefined : parseCookie(request.headers.cookie ?? "")[full];
 }
 
-export interface NewCookie {
+interface NewCookie {
   readonly name: string;
   readonly value: string;
   readonly seconds: number;

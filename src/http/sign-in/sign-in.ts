@@ -277,7 +277,7 @@ function keptOf(value: string | undefined): KeptSignIn | null {
 }
 
 /** A path of this service; that of GraphiQL in place of anything else. */
-export function localPath(given: string | null): string {
+function localPath(given: string | null): string {
   const base = "http://ostler.invalid";
   const url = given === null || given.length > RETURN_LENGTH_MAX ? null : URL.parse(given, base);
   if (url?.origin !== base || !given?.startsWith("/")) return GRAPHQL;

@@ -29,7 +29,7 @@ export interface MergedChange extends Omit<ChangeRow, "at"> {
 }
 
 /** A part of the log, and what of it is read: objects whose first change there comes after `begun`. */
-export interface MergedRange {
+interface MergedRange {
   readonly after: number;
   readonly until: number;
   readonly begun: number;
@@ -43,7 +43,7 @@ type StoredRow = Pick<MergedChange, "subject" | "subjectId" | "nodeId" | "operat
 } & Record<string, unknown>;
 
 /** Rows of the first objects of a range, each with all its rows. */
-export interface MergedChanges {
+interface MergedChanges {
   readonly rows: readonly MergedChange[];
   /** There are no other objects. */
   readonly isAll: boolean;

@@ -80,7 +80,7 @@ export async function cursorAt(reader: Reader, position: number, { rows } = TRAN
   return { position, at: row?.at ?? null };
 }
 
-export interface CheckedCursor {
+interface CheckedCursor {
   /** The cursor is from this log, and everything after it is kept. */
   readonly isValid: boolean;
   /** The earliest cursor after which everything is kept. */

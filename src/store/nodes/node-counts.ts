@@ -33,7 +33,7 @@ export interface NodeGroups {
   readonly cursor: LogCursor;
 }
 
-export interface NodeGroupsRequest {
+interface NodeGroupsRequest {
   readonly filter: NodeFilter | undefined;
   readonly by: readonly CountKey[];
   /** Maximum number of groups in the answer. */

@@ -16,7 +16,7 @@ import type { FilteredColumn, NodeRow } from "./node-fields.ts";
 import { clusters, inventories, nodeMacs, nodes, runs } from "../tables.ts";
 
 /** A test of the newest inventory of a node. */
-export interface InventoryTest {
+interface InventoryTest {
   /** Names of members, and indexes in lists, from the outside in. */
   readonly path: readonly string[];
   /** The value at the path; a number or a boolean as its JSON text. */

@@ -125,7 +125,7 @@ export async function replaceIdentities(
 }
 
 /** A node that has a value. */
-export interface Holder extends Key {
+interface Holder extends Key {
   readonly system: string;
   readonly nodeId: string;
   readonly nodeName: string;

@@ -344,7 +344,7 @@ export async function inventoryCounts(reader: Reader, nodeIds: readonly string[]
 
 export const inventoriesByIds = rowsBy(inventories, inventories.id);
 
-export interface InspectedDisksRow {
+interface InspectedDisksRow {
   /** The driver that inspected; null if it is not known. */
   readonly driver: string | null;
   readonly takenAt: Date;

@@ -83,7 +83,7 @@ export async function pastStateCounts(
 const KEPT_MS = 86_400_000;
 
 /** The place of a time in the log. */
-export interface PastTime extends Pick<CursorOfTime, "cursor" | "now"> {
+interface PastTime extends Pick<CursorOfTime, "cursor" | "now"> {
   readonly isFuture: boolean;
   /** The earliest time from which no transition is deleted, as far as known; null if none is from the given one. */
   readonly earliest: Date | null;

@@ -129,11 +129,11 @@ async function discoveryStates(reader: Reader, operationIds: readonly string[]) 
     .groupBy(discoveries.operationId, discoveries.state);
 }
 
-export interface AddressesOfDiscovery {
+interface AddressesOfDiscovery {
   readonly states?: readonly DiscoveryState[] | undefined;
 }
 
-export interface DiscoveryAddresses extends NumberedRequest, AddressesOfDiscovery {}
+interface DiscoveryAddresses extends NumberedRequest, AddressesOfDiscovery {}
 
 const belowDiscovery =
   ({ states }: AddressesOfDiscovery) =>

@@ -15,7 +15,7 @@ export interface OperationFailures {
   readonly openCount: number;
 }
 
-export interface OperationFailuresRequest {
+interface OperationFailuresRequest {
   /** Maximum number of groups, and of nodes named in each. */
   readonly first: number;
   readonly nodesMax: number;

@@ -222,7 +222,7 @@ function selectGroups(reader: Reader, operationIds: readonly string[]) {
 }
 
 /** Runs of an operation's work that are equally far in the same plan. */
-export type RunGroup = Readonly<Awaited<ReturnType<typeof selectGroups>>[number]>;
+type RunGroup = Readonly<Awaited<ReturnType<typeof selectGroups>>[number]>;
 
 /** The runs of each operation's work, by how far they are. */
 export async function runGroups(reader: Reader, operationIds: readonly string[]): Promise<Map<string, RunGroup[]>> {

@@ -74,7 +74,7 @@ export interface Database extends AsyncDisposable {
   disconnect(): Promise<void>;
 }
 
-export interface DatabaseOptions {
+interface DatabaseOptions {
   readonly connection: Connection;
   /** Size of the pool for writes; the other pools are derived from it (pools.ts). */
   readonly connectionsMax?: number;

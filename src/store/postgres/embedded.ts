@@ -21,7 +21,7 @@ import { environment, findPrograms, unprivileged } from "./embedded-programs.ts"
 import type { Programs, Unprivileged } from "./embedded-programs.ts";
 import { USER, initialize, passwordOf, setPassword } from "./embedded-setup.ts";
 
-export interface EmbeddedOptions {
+interface EmbeddedOptions {
   /** Data directory, created and initialized if it does not exist. */
   readonly folder: string;
   /** False only if the data may be lost, as in tests. */
@@ -34,7 +34,7 @@ export interface EmbeddedOptions {
 
 type SocketConnection = Extract<Connection, { host: string }>;
 
-export interface EmbeddedDatabase extends AsyncDisposable {
+interface EmbeddedDatabase extends AsyncDisposable {
   readonly connection: Connection;
   /** Process ID of the postmaster; it changes at a restart. */
   readonly pid: number;

@@ -28,10 +28,10 @@ export interface Page<Row> {
 }
 
 /** A column, or an expression whose value is a text. */
-export type SortKey = PgColumn | SQL;
+type SortKey = PgColumn | SQL;
 
 /** The order of a list: by one key, ties by id. */
-export interface PageOrder {
+interface PageOrder {
   readonly column: SortKey;
   readonly id: PgColumn | SQL;
   readonly descending: boolean;

@@ -100,7 +100,7 @@ export async function sessionToBoot(reader: Reader, macs: readonly string[]): Pr
   return row?.session;
 }
 
-export interface NewAgentSession extends Pick<
+interface NewAgentSession extends Pick<
   AgentSessionRow,
   "id" | "nodeId" | "runId" | "secretHash" | "medium" | "architecture" | "kernelArguments" | "network"
 > {}

@@ -27,7 +27,7 @@ const NEW_FIELDS = [
  * A new attempt. step-durations.ts looks for it by label (`interface.name`), driver and the node's model, and
  * attempt-history.ts by the fields after these.
  */
-export type NewAttempt = Pick<AttemptRow, (typeof NEW_FIELDS)[number]> & { readonly timeoutSeconds: number };
+type NewAttempt = Pick<AttemptRow, (typeof NEW_FIELDS)[number]> & { readonly timeoutSeconds: number };
 
 const BEGIN_EACH = bulkInsert(attempts, [...NEW_FIELDS, "state", "startedAt", "deadlineAt"]);
 

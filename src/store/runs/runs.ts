@@ -237,11 +237,11 @@ export async function runsOfOperation(
     .orderBy(asc(runs.ordinal), asc(runs.createdAt));
 }
 
-export interface RunsOfOperation {
+interface RunsOfOperation {
   readonly states?: readonly RunState[] | undefined;
 }
 
-export interface OperationRuns extends NumberedRequest, RunsOfOperation {}
+interface OperationRuns extends NumberedRequest, RunsOfOperation {}
 
 const belowOperation =
   ({ states }: RunsOfOperation) =>

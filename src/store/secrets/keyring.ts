@@ -39,7 +39,7 @@ export function orThrow<Value>(value: Value | SecretError): Value {
  */
 export type ChangeSecret = (place: Place, value: StoredJson) => StoredJson;
 
-export type DataKeyRow = typeof secretKeys.$inferSelect;
+type DataKeyRow = typeof secretKeys.$inferSelect;
 
 export class Keyring {
   /** Null: secrets are stored in clear. */

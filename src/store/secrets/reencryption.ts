@@ -53,7 +53,7 @@ export async function countSecrets(
   return counts;
 }
 
-export interface Reencrypted {
+interface Reencrypted {
   readonly count: number;
   /** Why secrets could not be decrypted, and stay as they are. */
   readonly problems: readonly string[];

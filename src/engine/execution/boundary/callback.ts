@@ -27,7 +27,7 @@ type Rejection = Exclude<RejectedCallbackKind, "STRANGER">;
 /** `UNKNOWN`: there is no such run. Only `TAKEN` changes the run. */
 export type CallbackAnswer = "TAKEN" | Rejection | "UNKNOWN";
 
-export type CallbackParts = Pick<EngineContext, "transact" | "log" | "keyring"> & { readonly reader: Reader };
+type CallbackParts = Pick<EngineContext, "transact" | "log" | "keyring"> & { readonly reader: Reader };
 
 /** Limit per run, so that forged callbacks fill neither the database nor the log. */
 export const REJECTED_MAX = 100;

@@ -41,7 +41,7 @@ export const LINE_LENGTH_MAX = 4_000;
 const LINES_EVERY_MS = 500;
 const PROGRESS_EVERY_MS = 1_000;
 
-export interface StepLogParts {
+interface StepLogParts {
   readonly log: Log;
   /**
    * Runs a change of the run's ledger and stores it. Rejects with a `FencedError` if another process has claimed the

@@ -30,7 +30,7 @@ interface AbortMachineParts extends Pick<EngineParts, "database" | "log"> {
   readonly abortCleanUpMs: number;
 }
 
-export interface MachineAbort {
+interface MachineAbort {
   readonly claimed: ClaimedRun;
   /** The attempt that the abort ends; null if no step was running. */
   readonly attempt: AttemptRow | null;

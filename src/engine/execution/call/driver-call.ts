@@ -45,7 +45,7 @@ export interface CallBasis extends Dispatch {
 }
 
 /** The interfaces of its node that a step can use. */
-export interface NodeAccess {
+interface NodeAccess {
   readonly power: NodePower;
   readonly media: NodeMedia;
   readonly agent: NodeAgent;
@@ -149,7 +149,7 @@ export function callName(given: unknown, redactor: Redactor): string {
   return cutTo(redactor.text(String(given)), CALL_NAME_LENGTH_MAX);
 }
 
-export interface DeclaredStep {
+interface DeclaredStep {
   readonly driver: AnyDriver;
   readonly step: AnyStep;
 }

@@ -26,7 +26,7 @@ export interface Fault {
   readonly atRest?: true;
 }
 
-export type AcceptedResult =
+type AcceptedResult =
   | { readonly kind: "done"; readonly output: StoredJson }
   | { readonly kind: "wait"; readonly seconds: number; readonly onCallback: boolean; readonly memo: StoredJson }
   | ({ readonly kind: "failed" } & Fault);

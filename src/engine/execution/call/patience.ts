@@ -42,7 +42,7 @@ export class LateAnswerError extends Error {}
 
 // ---- calls of controllers
 
-export interface ControllerCall<Result> {
+interface ControllerCall<Result> {
   readonly driver: AnyDriver;
   /** For metrics. */
   readonly name: string;

@@ -57,7 +57,7 @@ export type StepOutcome = {
  * The driver's process ended itself because this one was paused for longer than a lease lasts. The outcome is unknown,
  * and the next holder of the run finds out.
  */
-export type StepLost = { readonly kind: "lost"; readonly reason: string };
+type StepLost = { readonly kind: "lost"; readonly reason: string };
 
 export interface StepRequest extends StepBasis {
   /** Fires when the step is to be cancelled. */

@@ -148,7 +148,7 @@ async function softPowerOff(
 
 // ---- outside of a step
 
-export type PowerSetting = Pick<CallBasis, "deadline" | "lane" | "confirm" | "kill" | "log"> & {
+type PowerSetting = Pick<CallBasis, "deadline" | "lane" | "confirm" | "kill" | "log"> & {
   /** Cancels the call. */
   readonly end?: AbortSignal;
 };

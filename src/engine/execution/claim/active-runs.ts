@@ -9,7 +9,7 @@ import { interruptsOf } from "../../../store/runs/runs.ts";
 import type { EngineParts } from "../../context.ts";
 import type { ClaimedRun } from "./claimed-run.ts";
 
-export interface StepSignals {
+interface StepSignals {
   /** Fires when the step is to be cancelled. */
   readonly cancel: AbortSignal;
   /** Fires when the step is not waited for any longer, although it must not be cancelled. */

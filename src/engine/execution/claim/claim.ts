@@ -92,10 +92,7 @@ interface ClaimSecrets {
 
 const PLANS_KEPT = 1_000;
 
-export type ReadClaims = (
-  transaction: Transaction,
-  runs: readonly LockedRun[],
-) => Promise<ReadonlyMap<string, ClaimReads>>;
+type ReadClaims = (transaction: Transaction, runs: readonly LockedRun[]) => Promise<ReadonlyMap<string, ClaimReads>>;
 
 /** Reads for many claims at once. Plans never change, so the most recent ones are cached. */
 export function createClaimReader(parts: VariablesParts): ReadClaims {

@@ -8,7 +8,7 @@ import { FencedError } from "./claimed-run.ts";
 import type { Leases } from "../../claims/leases.ts";
 import type { Claim } from "../../../store/runs/run-claims.ts";
 
-export interface OwnershipCheckParts {
+interface OwnershipCheckParts {
   readonly leases: Pick<Leases, "isFresh" | "renewSoon">;
   /** The fence of a run in the database. */
   readonly fenceOf: (runId: string) => Promise<number | undefined>;

@@ -18,7 +18,7 @@ import { StepLog } from "../boundary/step-log.ts";
 const RETRY_MS = 500;
 const WARN_EVERY_MS = 10_000;
 
-export interface RunCommitsParts extends Omit<GroupCommitParts<ClaimReads>, "read"> {
+interface RunCommitsParts extends Omit<GroupCommitParts<ClaimReads>, "read"> {
   readonly environment: RunEnvironment;
   readonly log: Log;
 }

@@ -51,7 +51,7 @@ export const AttentionKindEnum = builder.enumType("AttentionKind", {
 
 const ON_NODES: ReadonlySet<Action> = new Set(["MANAGE", "INSPECT", "CLEAN", "POWER", "CLEAR_MAINTENANCE"]);
 
-export interface Suggestion {
+interface Suggestion {
   readonly action: Action;
   readonly input: Input;
 }
@@ -140,7 +140,7 @@ function withAll(
 }
 
 /** A group of nodes, or of the failed runs of the operation `runsOf`. */
-export interface ShownGroup extends AttentionGroup {
+interface ShownGroup extends AttentionGroup {
   readonly runsOf?: OperationRow;
   /** The filter of the request. */
   readonly chosen?: NodeFilterShape | undefined;

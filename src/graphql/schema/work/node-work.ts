@@ -38,7 +38,7 @@ export const RefusedNodeRef = builder.objectRef<NodeAnswer>("RefusedNode").imple
   fields: (t) => ({ ...nodeFields(t, "The node; null if it does not exist."), ...errorFields(t) }),
 });
 
-export const NodeResultRef = builder.interfaceRef<NodeResult>("NodeResult").implement({
+const NodeResultRef = builder.interfaceRef<NodeResult>("NodeResult").implement({
   description: "Result for one node of a request about work.",
   fields: (t) => ({
     ...nodeFields(t, "The node; null if it does not exist or has been deleted."),

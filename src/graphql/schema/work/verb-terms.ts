@@ -17,7 +17,7 @@ export const acceptanceField = (t: InputFields) => ({
   }),
 });
 
-export const variableFields = (t: InputFields) => ({
+const variableFields = (t: InputFields) => ({
   variables: t.field({
     type: "JSON",
     description:

@@ -58,7 +58,7 @@ const REJECT_SECONDS = 2;
 /** Time after that at which its connection has been found dead, so that its slot is free, in seconds. */
 const RELEASE_SECONDS = 25;
 
-export interface StatementLimits {
+interface StatementLimits {
   readonly concurrency: number;
   /** Timeout of a statement, and of its wait. */
   readonly seconds: number;
