@@ -5,7 +5,7 @@ import type { NodeState } from "../../lifecycle/node-states.ts";
 import { NODE_STATES } from "../../lifecycle/node-states.ts";
 import { builder } from "./builder.ts";
 import { ErrorCodeEnum, ImageMismatchEnum, NodeStateEnum } from "./enums.ts";
-import { nodeField, operationField } from "./linked-fields.ts";
+import { nodeField, operationField } from "./shared-fields.ts";
 
 /** Names in `NotFoundError.missing`: aliases of the field repeat them. */
 const MISSING_MAX = 100;

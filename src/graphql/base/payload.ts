@@ -4,7 +4,7 @@ import type { Refusal } from "../../errors.ts";
 import { QueryRef, builder } from "./builder.ts";
 import type { OutputFields } from "./builder.ts";
 import { UserErrorRef } from "./errors.ts";
-import { nodeField } from "./linked-fields.ts";
+import { nodeField } from "./shared-fields.ts";
 
 /** A mutation has a payload of its own, as it has an input. */
 export function payloadName(mutation: string): string {

@@ -15,7 +15,7 @@ import {
 } from "../../base/connection.ts";
 import { keyOf, uuidOrNone } from "../../base/ids.ts";
 import { logCursorText } from "../../base/log-cursor.ts";
-import { operationField } from "../../base/linked-fields.ts";
+import { operationField } from "../../base/shared-fields.ts";
 import { StreamBookmarkRef, StreamResetRef } from "../streams/streams.ts";
 import { requireKept } from "../work/transition.ts";
 

@@ -12,7 +12,7 @@ import type { Context } from "../../base/context.ts";
 import { ErrorCodeEnum, NodeStateEnum } from "../../base/enums.ts";
 import { globalId } from "../../base/ids.ts";
 import { NodeRef } from "../../base/refs.ts";
-import { operationField } from "../../base/linked-fields.ts";
+import { operationField } from "../../base/shared-fields.ts";
 import { ActionEnum, mutationOf } from "../nodes/actions.ts";
 import type { Action } from "../nodes/actions.ts";
 import { actionVerdicts } from "../nodes/node-actions.ts";

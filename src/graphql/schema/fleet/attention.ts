@@ -10,7 +10,7 @@ import { builder, given, needs } from "../../base/builder.ts";
 import type { FieldArgs } from "../../base/builder.ts";
 import type { Services } from "../../base/context.ts";
 import { logCursorText } from "../../base/log-cursor.ts";
-import { clusterField } from "../../base/linked-fields.ts";
+import { clusterField } from "../../base/shared-fields.ts";
 import { AttentionGroupRef, AttentionKindEnum, groupArgs, groupLimits } from "./attention-groups.ts";
 import { NodeFilterInput, nodeFilter, streamFilter } from "../selectors.ts";
 import type { NodeFilterShape } from "../selectors.ts";

@@ -5,7 +5,6 @@ import type { Requirement } from "../../../lifecycle/host-groups.ts";
 import type { Share } from "../../../lifecycle/waves.ts";
 import { groupKey } from "../../../store/nodes/host-groups.ts";
 import type { HostGroup } from "../../../store/records.ts";
-import { maskedVariables } from "../../../store/secrets/secrets.ts";
 import { clusterByName, clustersPage, countClusters } from "../../../store/nodes/clusters.ts";
 import { CLUSTER_FIELDS } from "../../../store/nodes/node-fields.ts";
 import { operationCountsOfClusters, operationsOfClusters } from "../../../store/operations/operation-lists.ts";
@@ -24,7 +23,7 @@ import { OperationConnection } from "../work/operation.ts";
 import { ShareInput, shareOf } from "../work/waves.ts";
 import { payloadType, refusalFields } from "../../base/payload.ts";
 import { ClusterRef } from "../../base/refs.ts";
-import { clusterField } from "../../base/linked-fields.ts";
+import { clusterField, variablesField } from "../../base/shared-fields.ts";
 import { ClusterRefInput, NodeSelectorInput, clusterChoice, nodeSelector } from "../selectors.ts";
 
 export const NodeStateCountRef = builder
@@ -107,11 +106,7 @@ const HostGroupRef = builder.objectRef<NamedGroup>("HostGroup").implement({
       resolve: async ({ clusterId, name }, _args, { load }) =>
         (await load.hostGroup.load(groupKey(clusterId, name))).inService,
     }),
-    variables: t.field({
-      type: "JSON",
-      description: "Variables of every operation on its nodes, over those of the cluster. Secret ones are `***`.",
-      resolve: ({ variables }, _args, { services }) => maskedVariables(variables, services.registry.secretVariables),
-    }),
+    variables: variablesField(t, "Variables of every operation on its nodes, over those of the cluster."),
   }),
 });
 
@@ -126,11 +121,7 @@ builder.objectType(ClusterRef, {
       description: "State, computed from the nodes and their unfinished runs.",
       resolve: async ({ id }, _args, { load }) => (await load.clusterFacts.load(id)).state,
     }),
-    variables: t.field({
-      type: "JSON",
-      description: "Settings: default variables of every operation on the cluster's nodes. Secret ones are `***`.",
-      resolve: ({ variables }, _args, { services }) => maskedVariables(variables, services.registry.secretVariables),
-    }),
+    variables: variablesField(t, "Settings: default variables of every operation on the cluster's nodes."),
     hostGroups: t.field({
       type: [HostGroupRef],
       description: "Host groups with settings, in the order in which they are deployed, then by name.",

@@ -32,7 +32,7 @@ import {
 import { UserErrorRef } from "../../base/errors.ts";
 import { payloadType, refusalFields } from "../../base/payload.ts";
 import { DriverRef, FailureRef, OperationRef } from "../../base/refs.ts";
-import { nodeField, operationField } from "../../base/linked-fields.ts";
+import { nodeField, operationField } from "../../base/shared-fields.ts";
 import { ClusterRefInput, LabelInput, clusterChoice } from "../selectors.ts";
 
 const DiscoveryStateEnum = builder.enumType("DiscoveryState", {

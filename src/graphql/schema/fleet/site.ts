@@ -3,12 +3,12 @@ import type { SiteEdited } from "../../../engine/inventory/site.ts";
 import type { LimitedPhase, SitePolicy, StepPolicy, StepScope } from "../../../store/records.ts";
 import { readSite } from "../../../store/site.ts";
 import type { SiteRow } from "../../../store/site.ts";
-import { maskedVariables } from "../../../store/secrets/secrets.ts";
 import { builder, given, needs } from "../../base/builder.ts";
 import { addMutation } from "../../base/mutation.ts";
 import { payloadType, refusalFields } from "../../base/payload.ts";
 import { ScopeEnum } from "../access/roles.ts";
 import { FailurePolicyEnum, PhaseEnum, PowerOnFailureEnum, UnerasedDisksEnum } from "../../base/enums.ts";
+import { variablesField } from "../../base/shared-fields.ts";
 
 const PhaseLimitRef = builder
   .objectRef<{ readonly phase: LimitedPhase; readonly limit: number }>("PhaseLimit")
@@ -120,11 +120,7 @@ const SiteRef = builder.objectRef<SiteRow>("Site").implement({
         "Scopes that callers need for single steps, chosen in a request or from a runbook. Other chosen steps need MANAGE; other steps of a runbook need OPERATE.",
       resolve: ({ policy }) => [...(policy.stepScopes ?? [])],
     }),
-    variables: t.field({
-      type: "JSON",
-      description: "Variables of every operation on any node, below those of clusters. Secret ones are `***`.",
-      resolve: ({ variables }, _args, { services }) => maskedVariables(variables, services.registry.secretVariables),
-    }),
+    variables: variablesField(t, "Variables of every operation on any node, below those of clusters."),
     revision: t.exposeInt("revision", {
       description: "Increases with every change. Send it as `ifRevision` to detect concurrent changes.",
     }),

@@ -4,7 +4,7 @@ import { countImages, imageByRef, imagesPage } from "../../../store/images.ts";
 import type { ImageFilter, ImageRef as ImageChoice, ImageRow } from "../../../store/images.ts";
 import { nameKey } from "../../../store/names.ts";
 import { builder, givenMembers, needs } from "../../base/builder.ts";
-import type { InputFields } from "../../base/builder.ts";
+import type { InputFields, OutputFields } from "../../base/builder.ts";
 import { connectionOf, connectionType, pageArgs, pageRequest } from "../../base/connection.ts";
 import { ArchitectureEnum, BootModeEnum, ChecksumAlgorithmEnum, ImageFormatEnum } from "../../base/enums.ts";
 import { globalId, keyOf, uuidOrNone } from "../../base/ids.ts";
@@ -164,32 +164,28 @@ builder.queryField("images", (t) =>
 
 // ---- images of other objects
 
-builder.objectField(NodeRef, "image", (t) =>
-  t.field({
+function imageField<Shape extends { readonly imageId?: string | null }>(t: OutputFields<Shape>, description: string) {
+  return t.field({
     type: ImageRef,
     nullable: true,
-    description:
-      "Image that the node's system was last installed from; null after an undeployment or a cleaning, for a system without an image, and if the image was deleted.",
-    resolve: ({ imageId }, _args, { load }) => (imageId === null ? null : load.image.load(imageId)),
-  }),
+    description,
+    resolve: ({ imageId }, _args, { load }) => (imageId == null ? null : load.image.load(imageId)),
+  });
+}
+
+builder.objectField(NodeRef, "image", (t) =>
+  imageField(
+    t,
+    "Image that the node's system was last installed from; null after an undeployment or a cleaning, for a system without an image, and if the image was deleted.",
+  ),
 );
 
 builder.objectField(ClusterRef, "image", (t) =>
-  t.field({
-    type: ImageRef,
-    nullable: true,
-    description: "Image that its nodes should have; null if it wants none.",
-    resolve: ({ imageId }, _args, { load }) => (imageId === null ? null : load.image.load(imageId)),
-  }),
+  imageField(t, "Image that its nodes should have; null if it wants none."),
 );
 
 builder.objectFields(OperationRef, (t) => ({
-  image: t.field({
-    type: ImageRef,
-    nullable: true,
-    description: "Image that the operation installs; null if it names none, and if the image was deleted.",
-    resolve: ({ imageId }, _args, { load }) => (imageId === null ? null : load.image.load(imageId)),
-  }),
+  image: imageField(t, "Image that the operation installs; null if it names none, and if the image was deleted."),
   userDataBytes: t.exposeInt("userDataBytes", {
     nullable: true,
     description:
@@ -210,12 +206,7 @@ builder.objectField(RunRef, "image", (t) =>
 );
 
 builder.objectField(WorkResultRef, "image", (t) =>
-  t.field({
-    type: ImageRef,
-    nullable: true,
-    description: "Image that the plan installs on the node; null for a refused node, and if the plan installs none.",
-    resolve: ({ imageId }, _args, { load }) => (imageId == null ? null : load.image.load(imageId)),
-  }),
+  imageField(t, "Image that the plan installs on the node; null for a refused node, and if the plan installs none."),
 );
 
 /** The image and the user data, in the inputs of verbs that install. */

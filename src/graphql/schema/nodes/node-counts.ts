@@ -8,7 +8,7 @@ import type { FieldArgs } from "../../base/builder.ts";
 import { badInput, sizeWithin } from "../../base/connection.ts";
 import { logCursorText } from "../../base/log-cursor.ts";
 import { CountedFieldEnum } from "../../base/enums.ts";
-import { clusterField } from "../../base/linked-fields.ts";
+import { clusterField } from "../../base/shared-fields.ts";
 import { NodeFilterInput, nodeFilter, streamFilter } from "../selectors.ts";
 
 /** Fields and labels of one `by`: the number of groups is the product of their values. */

@@ -6,7 +6,6 @@ import type { IdentityConflict } from "../../../lifecycle/identity.ts";
 import { inventoriesPages, inventoryCounts } from "../../../store/nodes/nodes.ts";
 import { operationCountsOfNodes, operationsOfNodes } from "../../../store/operations/operation-lists.ts";
 import { transitionCountsOfNodes, transitionsOfNodes } from "../../../store/log/transitions.ts";
-import { maskedVariables } from "../../../store/secrets/secrets.ts";
 import { builder } from "../../base/builder.ts";
 import {
   connectionOf,
@@ -32,7 +31,7 @@ import { NodeDriverRef, driverShares } from "./node-drivers.ts";
 import { InventoryChangeRef, InventoryConnection, InventoryRef, inventoryDiff } from "./inventory.ts";
 import { OperationConnection } from "../work/operation.ts";
 import { FailureRef, NodeRef, RunRef } from "../../base/refs.ts";
-import { clusterField, nodeField } from "../../base/linked-fields.ts";
+import { clusterField, nodeField, variablesField } from "../../base/shared-fields.ts";
 import { TransitionConnection, transitionConnection } from "../work/transition.ts";
 
 export const LabelRef = builder.objectRef<{ readonly key: string; readonly value: string }>("Label").implement({
@@ -220,11 +219,7 @@ builder.objectFields(NodeRef, (t) => ({
       "Address of the management controller if the driver reports that several nodes can share it; null if the node has its own.",
     resolve: NODE_FIELDS.controller.value,
   }),
-  variables: t.field({
-    type: "JSON",
-    description: "Variables of every operation on the node, over those of its host group. Secret ones are `***`.",
-    resolve: ({ variables }, _args, { services }) => maskedVariables(variables, services.registry.secretVariables),
-  }),
+  variables: variablesField(t, "Variables of every operation on the node, over those of its host group."),
   labels: t.field({
     type: [LabelRef],
     description: "Labels of the node, sorted by key.",

@@ -8,7 +8,7 @@ import { FailureKindEnum } from "../../base/enums.ts";
 import { UserErrorRef } from "../../base/errors.ts";
 import { payloadType, refusalFields } from "../../base/payload.ts";
 import { DriverRef } from "../../base/refs.ts";
-import { nodeField } from "../../base/linked-fields.ts";
+import { nodeField } from "../../base/shared-fields.ts";
 import { DiscoverySettingsInput, DriverSettingsRef, chosenDriver, visibleSettings } from "../fleet/driver-settings.ts";
 
 const MachineAbilityRef = builder.objectRef<Ability>("MachineAbility").implement({

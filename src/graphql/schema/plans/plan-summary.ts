@@ -32,7 +32,7 @@ import {
   PhaseEnum,
   PowerOnFailureEnum,
 } from "../../base/enums.ts";
-import { clusterField } from "../../base/linked-fields.ts";
+import { clusterField } from "../../base/shared-fields.ts";
 import { NodeStateCountRef } from "../fleet/cluster.ts";
 import { ImageRef } from "../images/image.ts";
 import { RefusedNodeRef, StartedWorkRef, WorkResultRef, plannedSteps } from "../work/node-work.ts";

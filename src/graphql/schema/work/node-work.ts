@@ -8,7 +8,7 @@ import { AbortEffectEnum } from "../../base/enums.ts";
 import { UserErrorRef } from "../../base/errors.ts";
 import { nodeFields, payloadName, refusalFields } from "../../base/payload.ts";
 import { OperationRef, RunRef } from "../../base/refs.ts";
-import { operationField } from "../../base/linked-fields.ts";
+import { operationField } from "../../base/shared-fields.ts";
 import { StepRef } from "./step.ts";
 import type { StepView } from "./step.ts";
 

@@ -1,7 +1,6 @@
 /** Operations: the type and its queries. verbs.ts and work.ts have the mutations that start them. */
 import { isUnfinished } from "../../../lifecycle/operation-states.ts";
 import type { RunState } from "../../../lifecycle/operation-states.ts";
-import { maskedVariables } from "../../../store/secrets/secrets.ts";
 import { countOperations, operationsPage } from "../../../store/operations/operation-lists.ts";
 import { restartedBy } from "../../../store/operations/operations.ts";
 import type { OperationRow } from "../../../store/operations/operations.ts";
@@ -34,7 +33,7 @@ import {
 import { globalId, keyOf } from "../../base/ids.ts";
 import { isUuid } from "../../../runtime/uuid.ts";
 import { FailureRef, OperationRef } from "../../base/refs.ts";
-import { clusterField } from "../../base/linked-fields.ts";
+import { clusterField, variablesField } from "../../base/shared-fields.ts";
 import { operationFilter, OperationFilterInput } from "./operation-filter.ts";
 import { RunConnection } from "./run.ts";
 import { TransitionConnection, transitionConnection } from "./transition.ts";
@@ -139,12 +138,7 @@ builder.objectType(OperationRef, {
       description: "Runbook whose steps were used when the operation was accepted; null if none was.",
       resolve: ({ options }) => options.runbook ?? null,
     }),
-    variables: t.field({
-      type: "JSON",
-      description:
-        "Variables of the request, before they were merged with the cluster's settings. Secret ones are `***`.",
-      resolve: ({ variables }, _args, { services }) => maskedVariables(variables, services.registry.secretVariables),
-    }),
+    variables: variablesField(t, "Variables of the request, before they were merged with the cluster's settings."),
     rollout: t.field({
       type: RolloutRef,
       nullable: true,

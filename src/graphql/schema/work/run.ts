@@ -2,7 +2,6 @@
 import { stepUnderWay } from "../../../engine/views.ts";
 import { judgeAbort } from "../../../lifecycle/interrupts.ts";
 import { isUnfinished } from "../../../lifecycle/operation-states.ts";
-import { maskedVariables } from "../../../store/secrets/secrets.ts";
 import type { LeftAs } from "../../../store/records.ts";
 import type { RejectedCallbackRow } from "../../../store/runs/rejected-callbacks.ts";
 import type { OperationRow } from "../../../store/operations/operations.ts";
@@ -20,7 +19,7 @@ import {
 import { globalId, keyOf, uuidOrNone } from "../../base/ids.ts";
 import { connectionType } from "../../base/connection.ts";
 import { FailureRef, OperationRef, RunRef } from "../../base/refs.ts";
-import { nodeField } from "../../base/linked-fields.ts";
+import { nodeField, variablesField } from "../../base/shared-fields.ts";
 import { StepRef, stepsOf } from "./step.ts";
 
 const RejectedCallbackRef = builder.objectRef<RejectedCallbackRow>("RejectedCallback").implement({
@@ -96,12 +95,10 @@ builder.objectType(RunRef, {
       description: "Run that this one restarts; null if it is not a restart.",
       resolve: ({ restartOf }, _args, { load }) => (restartOf === null ? null : load.run.load(restartOf)),
     }),
-    variables: t.field({
-      type: "JSON",
-      description:
-        "Effective variables: the cluster's settings when the operation was accepted, merged with the variables of the request. Secret ones are `***`.",
-      resolve: ({ variables }, _args, { services }) => maskedVariables(variables, services.registry.secretVariables),
-    }),
+    variables: variablesField(
+      t,
+      "Effective variables: the cluster's settings when the operation was accepted, merged with the variables of the request.",
+    ),
     wakeAt: t.expose("wakeAt", {
       type: "DateTime",
       nullable: true,

@@ -20,7 +20,7 @@ import type { PageArgs } from "../../base/connection.ts";
 import { NodeEventEnum, NodeStateEnum, OperationKindEnum } from "../../base/enums.ts";
 import { globalId, keyOf, uuidOrNone } from "../../base/ids.ts";
 import { RunRef, TransitionRef } from "../../base/refs.ts";
-import { nodeField, operationField } from "../../base/linked-fields.ts";
+import { nodeField, operationField } from "../../base/shared-fields.ts";
 import { NodeFilterInput, nodeFilter } from "../selectors.ts";
 
 builder.objectType(TransitionRef, {

@@ -5,7 +5,7 @@ import { builder, given } from "../../base/builder.ts";
 import { addMutation } from "../../base/mutation.ts";
 import { keyOf } from "../../base/ids.ts";
 import { inputName, payloadName, refusalFields } from "../../base/payload.ts";
-import { operationField } from "../../base/linked-fields.ts";
+import { operationField } from "../../base/shared-fields.ts";
 
 export const ShareInput = builder.inputType("ShareInput", {
   description: "Number of nodes, absolute or relative to those of the operation or the host group. Exactly one field.",

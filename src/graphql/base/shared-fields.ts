@@ -1,4 +1,6 @@
-/** Fields with the object that has the id of another member; null if there is none, also if it was deleted. */
+/** Fields that several types have: objects by the id in another member, null if there is none, and variables. */
+import type { JsonObject } from "../../store/records.ts";
+import { maskedVariables } from "../../store/secrets/secrets.ts";
 import type { OutputFields } from "./builder.ts";
 import { ClusterRef, NodeRef, OperationRef } from "./refs.ts";
 
@@ -32,5 +34,16 @@ export function operationField<Shape extends { readonly operationId?: Id }>(
     nullable: true,
     description,
     resolve: ({ operationId }, _args, { load }) => (operationId == null ? null : load.operation.load(operationId)),
+  });
+}
+
+export function variablesField<Shape extends { readonly variables: JsonObject }>(
+  t: OutputFields<Shape>,
+  description: string,
+) {
+  return t.field({
+    type: "JSON",
+    description: `${description} Secret ones are \`***\`.`,
+    resolve: ({ variables }, _args, { services }) => maskedVariables(variables, services.registry.secretVariables),
   });
 }
