@@ -22,7 +22,7 @@ import { limitStop, takeStopsOver } from "../../store/operations/due-operations.
 import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
 import { lockUnfinishedRuns } from "../../store/runs/run-locks.ts";
 import { newestWork, runsOfOperation, interruptRuns, unfinishedRuns } from "../../store/runs/runs.ts";
-import type { RunRow } from "../../store/runs/runs.ts";
+import type { RequestedInterrupt, RunRow } from "../../store/runs/runs.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refuseRequest, refusedNode } from "../input/answers.ts";
 import type { ForecastEntry, NodeAnswer, SubmitAnswer } from "../input/answers.ts";
@@ -46,11 +46,7 @@ import { newFailure } from "../input/failures.ts";
 
 /** A stop as it is recorded. */
 interface Stop {
-  readonly recorded: {
-    readonly interrupt: "STOP";
-    readonly interruptBy: string;
-    readonly interruptReason: string | null;
-  };
+  readonly recorded: RequestedInterrupt;
   readonly seconds: number;
   readonly dryRun: boolean;
   readonly caller: Caller;

@@ -6,7 +6,7 @@ import type { OperationKind } from "../../lifecycle/verbs.ts";
 import { positionBefore } from "./log-times.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
-import { countsBelow, instantText, numberedClauses, pageOf, pagesBelow } from "../postgres/pagination.ts";
+import { countsBy, instantText, numberedClauses, pageOf, pagesBelow } from "../postgres/pagination.ts";
 import type { NumberedRequest, Page } from "../postgres/pagination.ts";
 import { containsText } from "../postgres/text-pattern.ts";
 import { feedPosition, operations, transitions } from "../tables.ts";
@@ -224,16 +224,9 @@ export async function countTransitions(reader: Reader, filter: TransitionFilter 
   return reader.$count(transitions, condition(filter));
 }
 
-export async function transitionCountsOfNodes(reader: Reader, ids: readonly string[]): Promise<Map<string, number>> {
-  return countsBelow(reader, transitions, ids, transitions.nodeId);
-}
+export const transitionCountsOfNodes = countsBy(transitions, transitions.nodeId);
 
-export async function transitionCountsOfOperations(
-  reader: Reader,
-  ids: readonly string[],
-): Promise<Map<string, number>> {
-  return countsBelow(reader, transitions, ids, transitions.operationId);
-}
+export const transitionCountsOfOperations = countsBy(transitions, transitions.operationId);
 
 /** A page of each node's transitions, by position. */
 export async function transitionsOfNodes(

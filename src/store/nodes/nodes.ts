@@ -6,7 +6,7 @@ import { inArrayParam, rowsBy } from "../postgres/array-parameter.ts";
 import { runStatement } from "../postgres/statements.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { bulkInsert, bulkUpdate, rowsText, slicesOf } from "../postgres/bulk.ts";
-import { countsBelow, pageClauses, pageOf, pagesBelow, rowsBelow } from "../postgres/pagination.ts";
+import { countsBelow, countsBy, pageClauses, pageOf, pagesBelow, rowsBelow } from "../postgres/pagination.ts";
 import type { Page, PageClauses, PageRequest } from "../postgres/pagination.ts";
 import { nodeCondition } from "./node-filter.ts";
 import type { NodeFilter } from "./node-filter.ts";
@@ -338,9 +338,7 @@ export async function inventoriesPages(
   return pagesBelow(reader, inventories, nodeIds, { below: inventories.nodeId, page: pageClauses(request, order) });
 }
 
-export async function inventoryCounts(reader: Reader, nodeIds: readonly string[]): Promise<Map<string, number>> {
-  return countsBelow(reader, inventories, nodeIds, inventories.nodeId);
-}
+export const inventoryCounts = countsBy(inventories, inventories.nodeId);
 
 export const inventoriesByIds = rowsBy(inventories, inventories.id);
 

@@ -7,7 +7,7 @@ import type { OperationFilter } from "./operation-filter.ts";
 import type { OperationRow } from "./operations.ts";
 import { textArray } from "../postgres/array-parameter.ts";
 import type { Reader } from "../postgres/database.ts";
-import { countsBelow, pageClauses, pageOf, pagesBelow } from "../postgres/pagination.ts";
+import { countsBy, pageClauses, pageOf, pagesBelow } from "../postgres/pagination.ts";
 import type { Page, PageRequest } from "../postgres/pagination.ts";
 import { operationClusters, operations } from "../tables.ts";
 
@@ -91,13 +91,9 @@ export async function operationsOfNodes(
   return pagesBelow(reader, operations, nodeIds, { below: onNode, page: pageClauses(request, NEWEST) });
 }
 
-export async function operationCountsOfNodes(reader: Reader, ids: readonly string[]): Promise<Map<string, number>> {
-  return countsBelow(reader, operations, ids, onNode);
-}
+export const operationCountsOfNodes = countsBy(operations, onNode);
 
-export async function operationCountsOfClusters(reader: Reader, ids: readonly string[]): Promise<Map<string, number>> {
-  return countsBelow(reader, operations, ids, (id) => ofCluster(id));
-}
+export const operationCountsOfClusters = countsBy(operations, (id) => ofCluster(id));
 
 /** Operations that were requested for each cluster, or on its members of that time, newest first. */
 export async function operationsOfClusters(

@@ -7,6 +7,7 @@ import type { Reader, Tx } from "../postgres/database.ts";
 import { bulkInsert, rowsText } from "../postgres/bulk.ts";
 import { runStatement } from "../postgres/statements.ts";
 import type { Failure } from "../records.ts";
+import type { RequestedInterrupt } from "../runs/runs.ts";
 import { operationClusters, operations } from "../tables.ts";
 
 export type OperationRow = typeof operations.$inferSelect;
@@ -150,7 +151,7 @@ async function updateOperations(tx: Tx, ids: readonly string[], change: Operatio
 export async function interruptOperation(
   tx: Tx,
   id: string,
-  interrupt: { readonly interrupt: Interrupt; readonly interruptBy: string; readonly interruptReason: string | null },
+  interrupt: RequestedInterrupt,
   seconds?: number,
 ): Promise<void> {
   await updateOperation(tx, id, {

@@ -156,6 +156,12 @@ export async function countsBelow(
   return new Map(rows.map(({ id, count }) => [id, count]));
 }
 
+/** Counts the rows of a table for each of several parents. */
+export function countsBy(table: PgTable, below: Below) {
+  return async (reader: Reader, parents: readonly string[]): Promise<Map<string, number>> =>
+    countsBelow(reader, table, parents, below);
+}
+
 /** A page of the matching rows of each of several parents, as in `rowsBelow`. */
 export async function pagesBelow<Table extends PgTable>(
   reader: Reader,

@@ -82,15 +82,18 @@ export async function updateRuns(tx: Tx, ids: readonly string[], change: RunChan
     .where(inArrayParam(runs.id, ids));
 }
 
+/** An interrupt, with who requested it and why. */
+export interface RequestedInterrupt {
+  readonly interrupt: Interrupt;
+  readonly interruptBy: string;
+  readonly interruptReason: string | null;
+}
+
 /** Records an interrupt on runs, now by the database's clock. */
 export async function interruptRuns(
   tx: Tx,
   ids: readonly string[],
-  interrupt: RunChange & {
-    readonly interrupt: Interrupt;
-    readonly interruptBy: string;
-    readonly interruptReason: string | null;
-  },
+  interrupt: RunChange & RequestedInterrupt,
 ): Promise<void> {
   await updateRuns(tx, ids, { ...interrupt, interruptAt: sql`now()` });
 }

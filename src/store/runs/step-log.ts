@@ -3,7 +3,7 @@ import { and, asc, desc, eq, gt, sql } from "drizzle-orm";
 import { runStatement } from "../postgres/statements.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { bulkInsert, rowsText } from "../postgres/bulk.ts";
-import { countsBelow, numberedClauses, pagesBelow } from "../postgres/pagination.ts";
+import { countsBy, numberedClauses, pagesBelow } from "../postgres/pagination.ts";
 import type { NumberedRequest, Page } from "../postgres/pagination.ts";
 import { stepLog } from "../tables.ts";
 
@@ -106,9 +106,7 @@ export async function logPages(
   return pagesBelow(reader, stepLog, runIds, { below: stepLog.runId, page });
 }
 
-export async function lineCounts(reader: Reader, runIds: readonly string[]): Promise<Map<string, number>> {
-  return countsBelow(reader, stepLog, runIds, stepLog.runId);
-}
+export const lineCounts = countsBy(stepLog, stepLog.runId);
 
 /** Lines of a run after one of them, oldest first. */
 export async function linesAfter(reader: Reader, runId: string, after: number, limit: number): Promise<StepLogRow[]> {
