@@ -41,8 +41,12 @@ async function main(args: readonly string[]): Promise<void> {
 
 /** All other words are commands of packages/cli, which speaks to a running service, or mistakes that it explains. */
 async function runClient(args: readonly string[]): Promise<void> {
+  const { OSTLER_HOST, OSTLER_PORT, OSTLER_TLS_CERT } = process.env;
+  const hasSettings = [OSTLER_HOST, OSTLER_PORT, OSTLER_TLS_CERT].some((value) => value !== undefined);
+  // Loaded only when needed: it takes longer than a command does.
+  const own = hasSettings ? (await import("./commands/own-service.ts")).ownService(process.env) : null;
   const { runCli } = await import("../packages/cli/src/main.ts");
-  return runCli(args);
+  return runCli(args, own);
 }
 
 async function serve(args: readonly string[]): Promise<void> {

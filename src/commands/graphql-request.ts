@@ -1,7 +1,7 @@
 /** Requests of commands to the API of a running service. */
 import { readFileSync } from "node:fs";
 import { Agent, fetch } from "undici";
-import type { Dispatcher, Response } from "undici";
+import type { Pool, Response } from "undici";
 import type { Config } from "../config/config.ts";
 import { ConfigError } from "../config/values.ts";
 import { messageOf } from "../errors.ts";
@@ -11,14 +11,14 @@ export interface Endpoint {
   readonly url: string;
   readonly token: string | null;
   /** Connections with another trust than that of Node. */
-  readonly dispatcher?: Dispatcher;
+  readonly connect?: NonNullable<Pool.Options["connect"]>;
 }
 
 /** The service that a command speaks to: at `url`, or the one on this host. */
 export function endpointOf({ host, port, tls, token }: Config, url: string | undefined): Endpoint {
   if (url !== undefined) return { url: checkedUrl(url), token };
   const local = `${tls === null ? "http" : "https"}://${hostInUrl(host)}:${port}`;
-  return { url: local, token, ...(tls !== null && { dispatcher: trusting(tls.cert) }) };
+  return { url: local, token, ...(tls !== null && { connect: trusting(tls.cert) }) };
 }
 
 function checkedUrl(given: string): string {
@@ -33,10 +33,9 @@ function hostInUrl(host: string): string {
 }
 
 /** Connections to the service on this host, whose certificate is that of its own file, whatever the name in it. */
-function trusting(certFile: string): Dispatcher {
+function trusting(certFile: string): NonNullable<Endpoint["connect"]> {
   try {
-    const ca = readFileSync(certFile);
-    return new Agent({ connect: { ca, allowPartialTrustChain: true, checkServerIdentity: () => undefined } });
+    return { ca: readFileSync(certFile), allowPartialTrustChain: true, checkServerIdentity: () => undefined };
   } catch (error) {
     throw new ConfigError(
       `The file ${certFile} of OSTLER_TLS_CERT cannot be read: ${messageOf(error)}. Check its path, or give the address of the service with --url.`,
@@ -46,7 +45,7 @@ function trusting(certFile: string): Dispatcher {
 
 /** Throws a `ConfigError` if the service cannot be reached or rejects the request. */
 export async function graphqlRequest<Data>(
-  { url, token, dispatcher }: Endpoint,
+  { url, token, connect }: Endpoint,
   query: string,
   variables: Readonly<Record<string, unknown>>,
 ): Promise<Data> {
@@ -56,7 +55,7 @@ export async function graphqlRequest<Data>(
       method: "POST",
       headers: { "content-type": "application/json", ...(token !== null && { authorization: `Bearer ${token}` }) },
       body: JSON.stringify({ query, variables }),
-      ...(dispatcher && { dispatcher }),
+      ...(connect && { dispatcher: new Agent({ connect }) }),
     });
   } catch (error) {
     const why = messageOf(error instanceof Error && error.cause !== undefined ? error.cause : error);

@@ -24,8 +24,14 @@ export interface Endpoint {
   readonly token: string | null;
 }
 
-const DEFAULT_URL = "http://127.0.0.1:4000/graphql";
+/** Used if no other service is chosen. */
+let ownUrl = "http://127.0.0.1:4000/graphql";
 const NONE: Contexts = { current: null, contexts: [] };
+
+/** Once, before a command chooses its service. */
+export function setOwnService(url: string): void {
+  ownUrl = checkedUrl(url);
+}
 
 function contextsFile(): string | null {
   const { XDG_CONFIG_HOME, HOME } = process.env;
@@ -89,7 +95,7 @@ export function resolveEndpoint(flags: Partial<Record<"server" | "context", stri
   if (flags.context !== undefined) return endpointOf(contextNamed(flags.context), commandMs);
   if (OSTLER_URL) return { url: checkedUrl(OSTLER_URL), token: ofEnvironment() };
   const known = readContexts();
-  if (known.current === null) return { url: DEFAULT_URL, token: ofEnvironment() };
+  if (known.current === null) return { url: ownUrl, token: ofEnvironment() };
   const context = contextNamed(known.current, known);
   return { url: checkedUrl(context.server), token: ofEnvironment() ?? endpointOf(context, commandMs).token };
 }

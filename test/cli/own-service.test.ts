@@ -1,0 +1,38 @@
+/** The command `ostler` on the host of a service, with its settings, as root has them. */
+import { execFile } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { afterAll, expect, test } from "vitest";
+import { serviceUnderTest } from "../support/service.ts";
+import { aCertificate, tlsFiles } from "../support/tls-files.ts";
+import { HOME } from "./run-cli.ts";
+
+const MAIN = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+const DOCUMENT = join(HOME, "viewer.graphql");
+writeFileSync(DOCUMENT, "{ viewer { subject } }");
+const TOKEN = "a-token-of-some-length";
+// As of an operator: it has the name of the site, and no address.
+const files = tlsFiles(aCertificate({ hosts: ["ostler.example"] }));
+const ostler = await serviceUnderTest({ tls: files, token: TOKEN, started: false });
+afterAll(async () => {
+  await ostler[Symbol.asyncDispose]();
+  files[Symbol.dispose]();
+});
+
+const { port } = new URL(ostler.url);
+const settings = { OSTLER_PORT: port, OSTLER_TLS_CERT: files.cert, OSTLER_TLS_KEY: files.key, OSTLER_TOKEN: TOKEN };
+
+const command = (...args: readonly string[]) =>
+  promisify(execFile)(process.execPath, [MAIN, ...args], { env: { PATH: process.env["PATH"], HOME, ...settings } });
+
+test("with the settings of a service each command finds it, and trusts its certificate [R-1362]", async () => {
+  const { stdout } = await command("query", DOCUMENT);
+  expect(stdout).toContain('"subject": "token"');
+});
+
+test("at another address the certificate is not trusted", async () => {
+  const elsewhere = command("query", DOCUMENT, "--server", `https://localhost:${port}`);
+  await expect(elsewhere).rejects.toThrow(/certificate/);
+});
