@@ -230,6 +230,26 @@ describe("sign-in at an issuer", () => {
 });
 
 describe("sign-in with a token", () => {
+  test("a page asks whether a sign-in is needed without a failed login [R-1361]", async () => {
+    await using open = await serviceUnderTest({ started: false });
+    const [needed, free] = await Promise.all(
+      [small, open].map(
+        async (service) =>
+          (
+            await new Browser().send(page(service, "/auth/session"), {
+              headers: { ...OWN, "x-forwarded-for": "198.51.100.254" },
+            })
+          ).body,
+      ),
+    );
+    expect([needed, free].map((body = "") => JSON.parse(body))).toEqual([
+      { session: null, issuer: null, isOpen: false },
+      { session: null, issuer: null, isOpen: true },
+    ]);
+    const rows = await small.test.sql`select from audit where action = 'LOGIN_FAILED' and address = '198.51.100.254'`;
+    expect(rows).toHaveLength(0);
+  });
+
   test("a session has the rights of its token, and ends with it [R-997]", async () => {
     const { browser, name, tokenId } = await signedIn("viewer");
     expect((await ask(browser, small)).viewer).toMatchObject({ subject: `account:${name}`, scope: "READ" });
@@ -346,6 +366,7 @@ describe("the cookie counts only for pages of the service [R-998]", () => {
     expect(JSON.parse((await browser.send(page(small, "/auth/session"), { headers })).body)).toEqual({
       session: null,
       issuer: null,
+      isOpen: false,
     });
   });
 

@@ -135,14 +135,14 @@ export class SignIn {
     return kept;
   }
 
-  /** The session of the page that asks, for its user to see, and the issuer at which people sign in. */
+  /** The session of the page that asks, the issuer of people, and whether callers are served without a sign-in. */
   async #show(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { senders } = this.#parts;
-    const issuer = this.#parts.issuer?.name ?? null;
+    const { authenticator, senders } = this.#parts;
+    const service = { issuer: this.#parts.issuer?.name ?? null, isOpen: authenticator.isOpen };
     const actor = await this.#actorOf(request, countedSession(request, senders));
-    if (!actor) return sendJson(response, 200, { session: null, issuer });
+    if (!actor) return sendJson(response, 200, { session: null, ...service });
     const { subject, displayName, identity } = actor;
-    sendJson(response, 200, { session: { subject, displayName, expiresAt: identity.expiresAt }, issuer });
+    sendJson(response, 200, { session: { subject, displayName, expiresAt: identity.expiresAt }, ...service });
   }
 
   async #exchange(request: IncomingMessage, response: ServerResponse): Promise<void> {
