@@ -3,7 +3,7 @@
  * the version in package.json from the commit of a clean checkout, for amd64 and arm64, into one folder that exists
  * only when it is complete. docs/releases/README.md describes the folder and how to publish it.
  */
-import { copyFileSync, existsSync, mkdirSync, renameSync, rmSync, statfsSync, writeFileSync } from "node:fs";
+import { copyFileSync, cpSync, existsSync, mkdirSync, renameSync, rmSync, statfsSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { DebianPackages, configuredMirror } from "../agent/build/debian.ts";
@@ -37,6 +37,11 @@ const WORK_GIBIBYTES = 4;
 const OUT_GIBIBYTES = 1;
 /** Programs that fail for want of space do not all report it. */
 const FULL_GIBIBYTES = 0.05;
+
+/** The pages, at the paths by which they link to each other: a reader of a release has no checkout. */
+const PAGES = ["CHANGELOG.md", "docs"];
+/** Of the pages, those that only a checkout needs. */
+const SOURCE = /\.ts$|\/docs\/(print|templates)$/;
 
 interface Options {
   readonly out: string;
@@ -99,6 +104,8 @@ async function build(commit: Commit, options: Options, source: DebianSource, { w
   const [index = "", ...others] = indexes;
   if (others.length > 0) throw new BuildError("The package index of Debian has changed during the build. Start again.");
   for (const file of ["schema.graphql", "possibleTypes.json"]) copyFileSync(join(ROOT, file), join(out, file));
+  for (const name of PAGES)
+    cpSync(join(ROOT, name), join(out, name), { recursive: true, filter: (path) => !SOURCE.test(path) });
   writeFileSync(join(out, "provenance.json"), await provenance(commit, index));
   writeSums(out);
   sign(out, version, options.key);

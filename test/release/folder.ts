@@ -14,6 +14,7 @@ export async function checkFolder(release: string): Promise<void> {
   const unlisted = files.filter((path) => !sums.includes(`  ${path}\n`)).toSorted();
   const signature = existsSync(join(release, "UNSIGNED")) ? "UNSIGNED" : "SHA256SUMS.minisig";
   check("they list every file", unlisted.join() === ["SHA256SUMS", signature].toSorted().join(), "", unlisted.join());
+  check("it has the page of the installation", files.includes("docs/install.md"));
   const artefacts = files.filter((path) => /\.(tgz|deb|oci\.tar|iso)$/.test(path));
   const without = artefacts
     .map((path) => path.replace("/agent.iso", ""))
