@@ -2095,6 +2095,14 @@ export const RULES: readonly RuleSection[] = [
       },
       { id: "R-958", rule: "No mutation of a request is executed if its caller may not send another one of it." },
       { id: "R-960", rule: "A token acts as its account, with the account's roles, and `viewer` says so." },
+      {
+        id: "R-1361",
+        rule: "`GET /auth/session` says whether a caller has to sign in, without a failed login.",
+      },
+      {
+        id: "R-1362",
+        rule: "With the settings of a service each command of `ostler` finds it, and trusts its certificate there alone.",
+      },
       { id: "R-961", rule: "The lower scope of a token's role and its account's grants counts at any time." },
       {
         id: "R-962",
@@ -2270,6 +2278,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "Texts of machines are shown without commands to terminals, and nothing in them hides or reverses what is shown.",
       },
       { id: "R-1176", rule: "What an address has and a screen does not know is reported, and not used." },
+      {
+        id: "R-1360",
+        rule: "The sign-in of the console shows why a session has ended, and nothing that is for programs.",
+      },
       { id: "R-1245", rule: "A request for selected nodes names exactly those that its plan accepted." },
       {
         id: "R-1246",

@@ -9,6 +9,7 @@ import { agoText, durationText, plural, timeText, withLocalTimes } from "../../p
 import { operationName, restartRefusal, waveText } from "../../packages/console/src/words/operations.ts";
 import { explainingRun, runName, runText } from "../../packages/console/src/words/runs.ts";
 import { cut, plainText } from "../../packages/console/src/words/plain-text.ts";
+import { signInReason } from "../../packages/console/src/words/sign-in.ts";
 import { FAMILIES, familyOf, sentenceCase, workFamilyOf } from "../../packages/console/src/words/states.ts";
 
 describe("text of machines [R-1175]", () => {
@@ -31,6 +32,16 @@ describe("text of machines [R-1175]", () => {
     expect(cut("x".repeat(65_536), 2_000)).toEqual({ text: "x".repeat(2_000), left: 63_536 });
     expect(cut("short", 2_000)).toEqual({ text: "short", left: 0 });
   });
+});
+
+test.each([
+  ["", null],
+  ['the socket was closed with 4403: Missing token. Send {"authorization": "Bearer TOKEN"} as the payload.', null],
+  ['Send the token as "Authorization: Bearer …".', null],
+  ['the socket was closed with 4403: The session ended. Send {"authorization": …}.', "The session ended."],
+  ['The token is revoked. Send the token as "Authorization: Bearer …".', "The token is revoked."],
+])("the sign-in shows why a session has ended, and nothing that is for programs: %j [R-1360]", (reason, shown) => {
+  expect(signInReason(reason)).toBe(shown);
 });
 
 describe("states", () => {

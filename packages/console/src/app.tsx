@@ -6,7 +6,7 @@ import { connection, fleet, useStore } from "./data/streams.ts";
 import { Header } from "./parts/header.tsx";
 import { KeyTable } from "./parts/key-table.tsx";
 import { overlay, useKeys } from "./parts/keys.ts";
-import { NotFound } from "./parts/notices.tsx";
+import { NotFound, Problem } from "./parts/notices.tsx";
 import { Palette } from "./parts/palette.tsx";
 import { partOfPath } from "./parameters.ts";
 import { ACTIVITY, CLUSTERS, FLEET, NODES, OPERATIONS, WALL, titleOf } from "./routes.ts";
@@ -34,7 +34,7 @@ export function App() {
 
 function SignedIn() {
   // Followed as long as the page is open: each screen needs nodes.
-  useEffect(() => fleet.subscribe(() => {}), []);
+  const lack = useSyncExternalStore(fleet.subscribe, () => lackOf(fleet.getSnapshot().error));
   const [path] = useLocation();
   const main = useRef<HTMLElement>(null);
   const opened = useRef(path);
@@ -54,6 +54,7 @@ function SignedIn() {
       {path !== WALL && <Overlays />}
       <main id="main" ref={main} tabIndex={-1}>
         <Switch>
+          {lack && <Route>{() => <NoRights lack={lack} />}</Route>}
           <Route path={FLEET} component={FleetScreen} />
           <Route path={WALL} component={WallScreen} />
           <Route path={NODES} component={NodesScreen} />
@@ -75,6 +76,18 @@ function SignedIn() {
         </Switch>
       </main>
     </>
+  );
+}
+
+/** The error that leaves nothing to show: the caller may not read. */
+const lackOf = (error: Error | null) => (error && "code" in error && error.code === "FORBIDDEN" ? error : null);
+
+function NoRights({ lack }: { readonly lack: Error }) {
+  return (
+    <div className="screen">
+      <h1>Nothing is shown to you</h1>
+      <Problem error={lack} onAgain={() => location.reload()} />
+    </div>
   );
 }
 

@@ -7,19 +7,23 @@ import { createRoot } from "react-dom/client";
 import { Router } from "wouter";
 import { App } from "./app.tsx";
 import { queryClient } from "./data/queries.ts";
+import { lookForRights } from "./data/session.ts";
 
 const root = document.querySelector("#root");
 if (!root) throw new Error("index.html has no element #root.");
 // A file that another build no longer has: the page of the new build names the right ones.
 addEventListener("vite:preloadError", () => location.reload());
-createRoot(root).render(
-  <StrictMode>
-    <CSPProvider disableStyleElements>
-      <QueryClientProvider client={queryClient}>
-        <Router base="/console">
-          <App />
-        </Router>
-      </QueryClientProvider>
-    </CSPProvider>
-  </StrictMode>,
+const screens = createRoot(root);
+void lookForRights().then(() =>
+  screens.render(
+    <StrictMode>
+      <CSPProvider disableStyleElements>
+        <QueryClientProvider client={queryClient}>
+          <Router base="/console">
+            <App />
+          </Router>
+        </QueryClientProvider>
+      </CSPProvider>
+    </StrictMode>,
+  ),
 );

@@ -2,6 +2,7 @@
 import { startService, nameOf } from "./service.ts";
 import { begin, countsDiffer, runsDiffer, script, untilNone, untilStored } from "./lab.ts";
 import type { Lab } from "./lab.ts";
+import { ask } from "../../support/ask.ts";
 import { startProxy } from "./proxy.ts";
 import { live, openTab } from "./tab.ts";
 import { changesMembers, deploysChanges } from "./cluster-scenarios.ts";
@@ -305,6 +306,57 @@ async function signsIn({ browser, check, pictures }: Lab): Promise<void> {
   check("nothing else is wrong with the sign-in", tab.flaws);
 }
 
+/** An open page follows the rights of its caller, without a new load. */
+async function losesRights({ browser, check }: Lab): Promise<void> {
+  const token = "correct-horse-battery-staple";
+  await using service = await startService("--token", token);
+  await using tab = await openTab(browser, service.url);
+  tab.expectsFailures = true;
+  const { page } = tab;
+  const mutate = async (text: string) => {
+    const { answer } = await ask<{ readonly answer: { readonly secret?: string } }>(service.url, text, { token });
+    return answer.secret ?? "";
+  };
+  const roles = (...granted: readonly string[]) =>
+    mutate(
+      `mutation { answer: setRoles(input: { principal: "account:otto", roles: [${granted
+        .map((name) => `{ role: "${name}" }`)
+        .join()}] }) { errors { message } } }`,
+    );
+  await mutate(
+    'mutation { answer: registerNodes(input: { nodes: [{ name: "n-1", driver: { fake: {} } }] }) { errors { message } } }',
+  );
+  await mutate('mutation { answer: createAccount(input: { name: "otto" }) { errors { message } } }');
+  await roles("operator");
+  const secret = await mutate(
+    'mutation { answer: createToken(input: { account: "otto" }) { secret errors { message } } }',
+  );
+  await page.goto(`${service.url}/console/nodes/n-1`);
+  await page.getByLabel("Token").fill(secret);
+  await page.keyboard.press("Enter");
+  await page.getByRole("button", { name: "Commission…" }).and(page.locator(":enabled")).waitFor();
+  await roles("viewer");
+  const isShown = (text: string | RegExp) =>
+    page
+      .getByText(text)
+      .first()
+      .waitFor()
+      .then(
+        () => [],
+        () => [`${text} is not shown`],
+      );
+  check("a page whose caller loses a role shows it", await isShown(/requires the scope OPERATE/));
+  await roles();
+  check("one whose caller loses the last role shows who has none", await isShown("Nothing is shown to you"));
+  check("and nothing of the fleet", (await page.getByText("n-1").count()) === 0 ? [] : ["n-1 is shown"]);
+  await roles("viewer");
+  await page.getByRole("button", { name: "Try again" }).click();
+  await page.getByRole("heading", { name: "n-1" }).waitFor();
+  const denied = await service.sql`select from audit where action = 'LOGIN_FAILED'`;
+  check("no page has made a failed login", denied.length === 0 ? [] : [`${denied.length} rows`]);
+  check("nothing else is wrong with changed rights", tab.flaws);
+}
+
 async function wall(lab: Lab): Promise<void> {
   const { check, service } = lab;
   await using tab = await lab.open("/wall", { viewport: { width: 1920, height: 1080 } });
@@ -358,6 +410,7 @@ export const SCENARIOS: Readonly<Record<string, (lab: Lab) => Promise<void>>> = 
   wall,
   addresses,
   "sign-in": signsIn,
+  rights: losesRights,
   outage,
   keys: worksByKeys,
   edit: edits,

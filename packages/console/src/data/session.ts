@@ -5,16 +5,39 @@
 import { createSignal } from "./signal.ts";
 
 const TOKEN = "ostler-token";
+const SESSION_MS = 3_000;
 
 let token: string | null = sessionStorage.getItem(TOKEN);
 
-/** The reason why the service accepts no request of this page; null while it may. */
+/** The reason why the service accepts no request of this page, empty if it was not asked yet; null while it may. */
 export const signedOut = createSignal<string | null>(null);
 
 export const currentToken = () => token;
 
 export function authorization(): Readonly<Record<string, string>> {
   return token === null ? {} : { authorization: `Bearer ${token}` };
+}
+
+interface ShownSession {
+  readonly session: object | null;
+  readonly issuer: string | null;
+  /** Missing in an answer of an older replica. */
+  readonly isOpen?: boolean;
+}
+
+/** Throws if the service does not answer. */
+export async function shownSession(): Promise<ShownSession> {
+  const signal = AbortSignal.timeout(SESSION_MS);
+  const response = await fetch("/auth/session", { headers: { accept: "application/json" }, signal });
+  return (await response.json()) as ShownSession;
+}
+
+/** Before the first request: without rights it would be a failed login, of which the audit has a row. */
+export async function lookForRights(): Promise<void> {
+  if (token !== null) return;
+  // The screens show that the service is away.
+  const shown = await shownSession().catch(() => null);
+  if (shown?.session === null && shown.isOpen === false) signedOut.set("");
 }
 
 /** The streams begin with the new rights when the page loads again; its address stays. */

@@ -4,6 +4,7 @@ import type { ItemsView, ListPage, Store, TypedDocument, ValueView } from "ostle
 import { useMemo, useSyncExternalStore } from "react";
 import { REQUESTS } from "../../requests.ts";
 import type { Answers } from "../../requests.ts";
+import { queryClient } from "./queries.ts";
 import { RequestError, request } from "./request.ts";
 import type { Variables } from "./request.ts";
 import { currentToken } from "./session.ts";
@@ -18,6 +19,14 @@ export type AttentionGroup = Attention["groups"][number];
 
 const token = currentToken();
 export const connection = connect({ url: "/graphql", ...(token !== null && { token }) });
+
+let connections = 0;
+// The rights of another connection may be others, also in answers that were read once.
+connection.subscribe(() => {
+  if (connection.getSnapshot().state !== "connected") return;
+  connections += 1;
+  if (connections > 1) void queryClient.invalidateQueries();
+});
 
 const documentOf = <Item>(query: string): TypedDocument<{ readonly item: Item }, Variables> =>
   ({ toString: () => query }) as TypedDocument<{ readonly item: Item }, Variables>;

@@ -1,7 +1,7 @@
 /**
  * Whether the data are live. Modes: loading (not all nodes are read), live, catching up (connected, before the missed
- * changes have arrived), reconnecting (data stay, with their age), refused (no connection for ten seconds though the
- * service answers: a proxy lets no WebSocket pass).
+ * changes have arrived), not live (the service has ended the stream), reconnecting (data stay, with their age), refused
+ * (no connection for ten seconds though the service answers: a proxy lets no WebSocket pass).
  */
 import { useEffect, useState } from "react";
 import { connection, fleet, useStore } from "../data/streams.ts";
@@ -11,7 +11,7 @@ const PATIENCE_MS = 10_000;
 
 export function ConnectionStatus() {
   const { state, since } = useStore(connection);
-  const { isLive, isWhole, items } = useStore(fleet);
+  const { isLive, isWhole, items, error } = useStore(fleet);
   const isBroken = state === "broken" || state === "connecting";
   const hasConnected = useOnce(state === "connected");
   const isRefused = useAfter(PATIENCE_MS, isBroken && !hasConnected && items.size > 0);
@@ -30,7 +30,9 @@ export function ConnectionStatus() {
       ? `Loading ${numberText(items.size)}`
       : isBroken
         ? `Reconnecting, as of ${timeText(since, new Date())}`
-        : "Catching up";
+        : error
+          ? "Not live"
+          : "Catching up";
   return (
     <span className="status" role="status" data-live={isLive}>
       {text}

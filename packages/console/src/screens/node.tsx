@@ -266,7 +266,7 @@ function EditNode({ node }: { readonly node: NodeDetail }) {
       </button>
       {forbidden && (
         <small id="why-edit" className="quiet">
-          <Text>{forbidden.reason}</Text>
+          <Text>{(forbidden.reason ?? "").replace("The action PROTECT", "An edit")}</Text>
         </small>
       )}
       {isOpen && <EditDialog title={`Edit ${name}`} editing={editing} onClose={() => setOpen(false)} />}

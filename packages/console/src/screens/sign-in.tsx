@@ -1,17 +1,19 @@
 /** Signing in: with a token for this tab, or at an issuer with a session of the browser (docs/sign-in.md). */
 import { useEffect, useState } from "react";
 import { checkToken } from "../data/request.ts";
-import { signIn } from "../data/session.ts";
+import { shownSession, signIn } from "../data/session.ts";
 import { Problem } from "../parts/notices.tsx";
 import { Text } from "../parts/text.tsx";
+import { signInReason } from "../words/sign-in.ts";
 
 /** Null: there is none, or it is not known. */
 function useIssuer(): string | null {
   const [issuer, setIssuer] = useState<string | null>(null);
   useEffect(() => {
-    fetch("/auth/session", { headers: { accept: "application/json" } })
-      .then(async (response) => ((await response.json()) as { readonly issuer?: string | null }).issuer ?? null)
-      .then(setIssuer, () => {});
+    shownSession().then(
+      (shown) => setIssuer(shown.issuer),
+      () => {},
+    );
   }, []);
   return issuer;
 }
@@ -21,6 +23,7 @@ export function SignInScreen({ reason }: { readonly reason: string }) {
   const [isSending, setSending] = useState(false);
   const issuer = useIssuer();
   const here = location.pathname + location.search;
+  const why = signInReason(reason);
 
   async function send(token: string): Promise<void> {
     setSending(true);
@@ -37,9 +40,11 @@ export function SignInScreen({ reason }: { readonly reason: string }) {
   return (
     <main className="screen sign-in" id="main">
       <h1>Sign in to Ostler</h1>
-      <p>
-        <Text>{reason}</Text>
-      </p>
+      {why !== null && (
+        <p>
+          <Text>{why}</Text>
+        </p>
+      )}
       {issuer !== null && (
         <p>
           <a className="button primary" href={`/auth/login?return=${encodeURIComponent(here)}`}>
