@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 /** docs/rules is for reference, docs/decisions for contributors. */
 const PAGES = ["README.md", "docs/*.md", "docs/verbs/*.md"];
-const MAX_WORDS = 69_976;
+const MAX_WORDS = 69_984;
 const NAMED_PAGES = 10;
 
 /** Why the documentation is too long, with the longest pages; null if it is not. */
