@@ -559,7 +559,10 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
       {
         mutation: "updateCluster",
         whole: [
-          ["INVALID_INPUT", "the name is taken or invalid, or the variables are not a JSON object"],
+          [
+            "INVALID_INPUT",
+            "the name is taken or invalid, the variables are not a JSON object, or a node is to be both added and removed",
+          ],
           [
             "NOT_FOUND",
             "the cluster, the image or a node does not exist, or a node to be removed is not in the cluster",

@@ -198,6 +198,38 @@ describe("cluster", () => {
     expect((await ostler.node(node)).clusterId).toBeNull();
   });
 
+  test("change of members names all nodes in the way at once, those both added and removed too [R-1345]", async () => {
+    const [here, there] = [await aCluster(), await aCluster()];
+    const [stays, elsewhere, none] = [
+      await ostler.aNode().inCluster(here).made(),
+      await ostler.aNode().inCluster(there).made(),
+      await ostler.aNode().made(),
+    ];
+    const change = (add: string[], remove: string[]) =>
+      ostler.engine.updateCluster(ALICE, { name: here }, { add: { names: add }, remove: { names: remove } });
+    expect((await change([stays.name.toUpperCase()], [stays.name])).refusals).toMatchObject([
+      { code: "INVALID_INPUT", nodeId: stays.id, path: ["input", "add"] },
+    ]);
+    expect((await change([stays.name, elsewhere.name], [stays.name, none.name])).refusals).toMatchObject([
+      { code: "NOT_FOUND", missing: [none.name], path: ["input", "remove"] },
+      { code: "INVALID_STATE", nodeId: elsewhere.id, path: ["input", "add"] },
+      { code: "INVALID_INPUT", nodeId: stays.id },
+    ]);
+    expect((await change(["unknown-1"], ["unknown-2"])).refusals).toMatchObject([
+      { missing: ["unknown-2"] },
+      { missing: ["unknown-1"] },
+    ]);
+    expect(await ostler.node(stays)).toMatchObject({ clusterId: expect.any(String) });
+    const all = { cluster: { name: here } };
+    expect(
+      (await ostler.engine.updateCluster(ALICE, { name: here }, { remove: all, add: { names: [none.name] } })).refusals,
+    ).toEqual([]);
+    expect([await ostler.node(stays), await ostler.node(none)]).toMatchObject([
+      { clusterId: null },
+      { clusterId: expect.any(String) },
+    ]);
+  });
+
   test("cluster that is deleted leaves its nodes", async () => {
     const name = await aCluster();
     const node = await ostler.aNode().inCluster(name).made();

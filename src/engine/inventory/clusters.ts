@@ -15,6 +15,8 @@ import type { ImageRef } from "../../store/images.ts";
 import { SECRETS } from "../../store/secrets/secrets.ts";
 import type { ClusterRow } from "../../store/nodes/clusters.ts";
 import { lockNodes, nodeKeys, changeNodeRows } from "../../store/nodes/nodes.ts";
+import type { NodeRow } from "../../store/nodes/nodes.ts";
+import type { Tx } from "../../store/postgres/database.ts";
 import { idsOf, nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
@@ -59,6 +61,8 @@ interface ClusterChange {
 const VARIABLES = ["input", "variables"];
 const HOST_GROUPS = ["input", "hostGroups"];
 
+const ELSEWHERE = "in another cluster already. Remove each node from its cluster first.";
+
 export type ClusterEdited = { readonly clusterId: string | null; readonly refusals: readonly Refusal[] };
 
 export async function createCluster(context: EngineContext, caller: Caller, given: NewCluster): Promise<ClusterEdited> {
@@ -68,7 +72,8 @@ export async function createCluster(context: EngineContext, caller: Caller, give
     const imageId = (await imageIdOf(transaction, given.image)) ?? null;
     const row = { id, name: given.name, project: caller.project, variables: {}, ...settings, imageId };
     await insertCluster(transaction.tx, row);
-    const added = given.nodes ? await addNodes(transaction, id, given.nodes, ["input", "nodes"]) : [];
+    const selection = given.nodes && { nodes: given.nodes, path: ["input", "nodes"] };
+    const added = (await changeMembers(transaction, row, { add: selection })).added;
     const edits = editOf(given.name, null, { ...settings, imageId }, secretsIn(context, settings));
     transaction.audit(caller, { targets: [given.name, ...added], edits });
     return id;
@@ -87,8 +92,10 @@ export async function updateCluster(
     const imageId = await imageIdOf(transaction, change.image);
     const changed = changedFields<ClusterRow>(cluster, { name: change.name, ...settings, imageId });
     if (changed || change.remove || change.add) await changeCluster(transaction.tx, cluster.id, changed ?? {});
-    const removed = change.remove ? await removeNodes(transaction, cluster, change.remove) : [];
-    const added = change.add ? await addNodes(transaction, cluster.id, change.add, ["input", "add"]) : [];
+    const { removed, added } = await changeMembers(transaction, cluster, {
+      remove: change.remove && { nodes: change.remove, path: ["input", "remove"] },
+      add: change.add && { nodes: change.add, path: ["input", "add"] },
+    });
     const secrets = [cluster, settings].flatMap((one) => secretsIn(context, one));
     const edits = editOf(cluster.name, cluster, { ...cluster, ...changed }, secrets);
     transaction.audit(caller, { targets: [cluster.name, ...removed, ...added], edits });
@@ -175,47 +182,56 @@ async function lockKnown({ tx }: Transaction, ref: ClusterRef, ifRevision: numbe
   return cluster;
 }
 
-/** Returns their names. */
-async function addNodes(
-  transaction: Transaction,
-  clusterId: string,
-  selector: NodeSelector,
-  path: readonly string[],
-): Promise<string[]> {
-  const found = await selectNodes(transaction.tx, selector, { path, lockIn: transaction.tx });
-  if ("refusals" in found) throw new RefusalError(found.refusals);
-  const nodes = await lockNodes(transaction.tx, nodeIdsOf(found.nodes));
-  const elsewhere = nodes.filter((node) => node.clusterId !== null && node.clusterId !== clusterId);
-  if (elsewhere.length > 0) {
-    const names = elsewhere.map(({ name }) => name).toSorted();
-    const [verb, them] = names.length === 1 ? ["is", "it"] : ["are", "them"];
-    throw new RefusalError([
-      {
-        code: "INVALID_STATE",
-        message: `${listed(names)} ${verb} in another cluster already. Remove ${them} from that cluster first.`,
-        path,
-        ...(elsewhere[0] && { nodeId: elsewhere[0].id }),
-        ...(names.length > 1 && { nodes: countedRefs(names) }),
-      },
-    ]);
-  }
-  await changeNodeRows(transaction.tx, idsOf(nodes.filter((node) => node.clusterId === null)), { clusterId });
-  return nodes.map(({ name }) => name);
+/** Nodes as a request selects them, and where it does. */
+interface Selected {
+  readonly nodes: NodeSelector;
+  readonly path: readonly string[];
 }
 
-/** Returns their names. */
-async function removeNodes(transaction: Transaction, cluster: ClusterRow, selector: NodeSelector): Promise<string[]> {
-  const found = await selectNodes(transaction.tx, selector, { path: ["input", "remove"], lockIn: transaction.tx });
-  if ("refusals" in found) throw new RefusalError(found.refusals);
-  const nodes = await lockNodes(transaction.tx, nodeIdsOf(found.nodes));
-  const others = nodes
-    .filter((node) => node.clusterId !== cluster.id)
-    .map(({ name }) => name)
-    .toSorted();
-  if (others.length > 0) {
-    const message = `${listed(others)} ${others.length === 1 ? "is" : "are"} not in cluster ${cluster.name}.`;
-    throw new RefusalError([missingNodes(others, message, ["input", "remove"])]);
-  }
-  await changeNodeRows(transaction.tx, idsOf(nodes), { clusterId: null });
-  return nodes.map(({ name }) => name);
+/** Adds and removes nodes, which are all selected among the members as they are before, and returns their names. */
+async function changeMembers(
+  { tx }: Transaction,
+  { id: clusterId, name }: Pick<ClusterRow, "id" | "name">,
+  { add, remove }: { readonly add?: Selected | undefined; readonly remove?: Selected | undefined },
+): Promise<{ readonly added: string[]; readonly removed: string[] }> {
+  const [leaving, coming] = [await lockSelected(tx, remove), await lockSelected(tx, add)];
+  const comingIds = new Set(idsOf(coming.nodes));
+  const strangers = leaving.nodes.filter((node) => node.clusterId !== clusterId);
+  const elsewhere = coming.nodes.filter((node) => node.clusterId !== null && node.clusterId !== clusterId);
+  const both = leaving.nodes.filter(({ id }) => comingIds.has(id));
+  const [inAdd, inRemove] = [add?.path ?? [], remove?.path ?? []];
+  requireNone([
+    ...leaving.refusals,
+    ...coming.refusals,
+    ...refusalOf("NOT_FOUND", strangers, { path: inRemove, what: `not in cluster ${name}.` }),
+    ...refusalOf("INVALID_STATE", elsewhere, { path: inAdd, what: ELSEWHERE }),
+    ...refusalOf("INVALID_INPUT", both, { path: inAdd, what: "both added and removed. Name each once." }),
+  ]);
+  await changeNodeRows(tx, idsOf(leaving.nodes), { clusterId: null });
+  await changeNodeRows(tx, idsOf(coming.nodes.filter((node) => node.clusterId === null)), { clusterId });
+  return { added: coming.nodes.map((node) => node.name), removed: leaving.nodes.map((node) => node.name) };
+}
+
+async function lockSelected(
+  tx: Tx,
+  selected: Selected | undefined,
+): Promise<{ readonly nodes: readonly NodeRow[]; readonly refusals: readonly Refusal[] }> {
+  if (!selected) return { nodes: [], refusals: [] };
+  const found = await selectNodes(tx, selected.nodes, { path: selected.path, lockIn: tx });
+  if ("refusals" in found) return { nodes: [], refusals: found.refusals };
+  return { nodes: await lockNodes(tx, nodeIdsOf(found.nodes)), refusals: [] };
+}
+
+/** The refusal of nodes, if there are any. */
+function refusalOf(
+  code: "NOT_FOUND" | "INVALID_STATE" | "INVALID_INPUT",
+  nodes: readonly NodeRow[],
+  { path, what }: { readonly path: readonly string[]; readonly what: string },
+): Refusal[] {
+  if (nodes.length === 0) return [];
+  const names = nodes.map(({ name }) => name).toSorted();
+  const message = `${listed(names)} ${names.length === 1 ? "is" : "are"} ${what}`;
+  if (code === "NOT_FOUND") return [missingNodes(names, message, path)];
+  const refs = names.length > 1 ? { nodes: countedRefs(names) } : {};
+  return [{ code, message, path, ...(nodes[0] && { nodeId: nodes[0].id }), ...refs }];
 }
