@@ -77,9 +77,12 @@ export function stagesOf(rules: RulesByGroup): ReadonlyMap<string, number> {
   return stages;
 }
 
-/** Whether a group begins after another one, directly or not. */
+/** Whether a group begins after another one, directly or not. Each group is read once, also in a cycle. */
 export function comesAfter(rules: RulesByGroup, group: string, earlier: string): boolean {
-  return (rules[group]?.after ?? []).some((one) => one.group === earlier || comesAfter(rules, one.group, earlier));
+  const earlierOf = (one: string) => (rules[one]?.after ?? []).map((requirement) => requirement.group);
+  const found = new Set(earlierOf(group));
+  for (const one of found) for (const next of earlierOf(one)) found.add(next);
+  return found.has(earlier);
 }
 
 /** Nodes of a group. */

@@ -99,6 +99,32 @@ describe("host groups are checked when they are stored", () => {
       ],
     ]);
   });
+
+  test("an output of a group that does not come before is refused, with a cycle, and when only the order changes [R-1346]", async () => {
+    const token = (fromGroup: string) => ({ join_token: { fromGroup, output: "join_token" } });
+    const cycle = await engine.createCluster(ALICE, {
+      name: "flawed",
+      hostGroups: [
+        { name: "a", after: [{ group: "b" }] },
+        { name: "b", after: [{ group: "a" }] },
+        { name: "c", after: [{ group: "a" }], variables: token("lost") },
+      ],
+    });
+    expect(cycle.refusals.map(({ path }) => path?.slice(2))).toEqual([
+      ["0", "after", "0"],
+      ["2", "variables", "join_token"],
+    ]);
+    const workers = { name: "workers", after: [{ group: "masters" }] };
+    const lab = await aLab([{ name: "masters" }, { ...workers, variables: token("masters") }]);
+    const change = (...hostGroups: GivenHostGroup[]) => engine.updateCluster(ALICE, { name: lab.name }, { hostGroups });
+    const refused = [{ code: "INVALID_INPUT", path: ["input", "hostGroups", "0", "variables", "join_token"] }];
+    expect((await change({ name: "workers" })).refusals).toMatchObject(refused);
+    expect(
+      (await change({ name: "workers" }, { name: "masters", after: [{ group: "workers" }] })).refusals,
+    ).toMatchObject(refused);
+    expect((await change(workers, { name: "masters" })).refusals).toEqual([]);
+    expect((await change({ name: "workers", variables: { join_token: null } })).refusals).toEqual([]);
+  });
 });
 
 describe("stages", () => {

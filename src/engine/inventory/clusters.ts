@@ -32,7 +32,7 @@ import { unknownImages } from "../input/unknown-images.ts";
 import { missingNodes } from "../input/unknown-nodes.ts";
 import { levelFlaws } from "../input/output-references.ts";
 import { clusterLockRefusals } from "./cluster-lock.ts";
-import { hostGroupFlaws, storedGroups } from "./host-groups.ts";
+import { hostGroupFlaws, keptReferenceFlaws, storedGroups } from "./host-groups.ts";
 import type { GivenHostGroup } from "./host-groups.ts";
 import { secretNames, variablesOverlay } from "./stored-variables.ts";
 
@@ -155,6 +155,7 @@ async function storedSettings(
   requireNone([
     ...sizeFlaws("The variables together with those of the cluster", variables, VARIABLES, present.variables),
     ...sizeFlaws("The host groups", hostGroups, HOST_GROUPS, present.hostGroups),
+    ...(groups && hostGroups ? keptReferenceFlaws(groups, hostGroups, HOST_GROUPS) : []),
   ]);
   return { ...(variables && { variables }), ...(hostGroups && { hostGroups }) };
 }

@@ -41,9 +41,21 @@ export function hostGroupFlaws(groups: readonly GivenHostGroup[], path: readonly
         .filter((flaw) => flaw.index === index)
         .map(({ requirement, message }) => invalidInput(message, [...at, "after", String(requirement)])),
       ...variablesFlaws(variables, [...at, "variables"]),
-      // Without an order, there are no later groups.
-      ...(inOrder.length > 0 ? [] : referenceFlaws(variables, [...at, "variables"], { name, rules })),
+      ...referenceFlaws(variables, [...at, "variables"], { name, rules }),
     ];
+  });
+}
+
+/** The flaws of references that stay from the present groups, whose order the given ones replace. */
+export function keptReferenceFlaws(
+  groups: readonly GivenHostGroup[],
+  stored: HostGroups,
+  path: readonly string[],
+): Refusal[] {
+  return groups.flatMap(({ name, variables: given }, index) => {
+    const isGiven = (variable: string) => isJsonObject(given) && Object.hasOwn(given, variable);
+    const kept = Object.entries(stored[name]?.variables ?? {}).filter(([variable]) => !isGiven(variable));
+    return referenceFlaws(Object.fromEntries(kept), [...path, String(index), "variables"], { name, rules: stored });
   });
 }
 
