@@ -7,7 +7,7 @@ import { byUrgency, filterOf, groupKey, groupText } from "../../packages/console
 import { errorText, nodeSentence } from "../../packages/console/src/words/nodes.ts";
 import { agoText, durationText, plural, timeText, withLocalTimes } from "../../packages/console/src/words/numbers.ts";
 import { operationName, restartRefusal, waveText } from "../../packages/console/src/words/operations.ts";
-import { explainingRun, runName, runText } from "../../packages/console/src/words/runs.ts";
+import { explainingRun, nodeCountOf, runName, runText } from "../../packages/console/src/words/runs.ts";
 import { cut, plainText } from "../../packages/console/src/words/plain-text.ts";
 import { signInReason } from "../../packages/console/src/words/sign-in.ts";
 import { FAMILIES, familyOf, sentenceCase, workFamilyOf } from "../../packages/console/src/words/states.ts";
@@ -198,6 +198,16 @@ describe("lines", () => {
       "Clean-up · Write the image, 43 %, block 7 · Abort after write_image",
     ],
     [{ ...run, finishedAt: "x", waiting: null, failure: { message: "no space left" } }, "no space left"],
+    [
+      {
+        ...run,
+        state: "STOPPED",
+        finishedAt: "x",
+        waiting: null,
+        currentStep: { ...run.currentStep, progressPercent: null, progressMessage: null },
+      },
+      "Before: Write the image",
+    ],
   ])("a run is one line: case %#", (one, line) => {
     expect(runText(one)).toBe(line);
   });
@@ -212,6 +222,10 @@ describe("lines", () => {
     expect(explainingRun([failed, cleanUp])).toBe(failed);
     expect(explainingRun([cleanUp])).toBe(cleanUp);
     expect(explainingRun([])).toBeUndefined();
+  });
+
+  test("a node whose failure was cleaned up is counted once among the runs", () => {
+    expect(nodeCountOf([{ nodeName: "u01" }, { nodeName: "u02" }, { nodeName: "u01" }])).toBe(2);
   });
 
   test("a restart is offered as soon as a node can be restarted", () => {

@@ -44,6 +44,37 @@ describe("an operation", () => {
     });
   });
 
+  test("a stopped run has the step before which it stopped, and a failed one has none [R-1347]", async () => {
+    const gate = aGate();
+    const [stops = ""] = await ostler.register(1, { steps: { "clean.erase_disks": { gate: gate.name } } });
+    const [fails = ""] = await ostler.register(1, { steps: { "inspect.collect_inventory": { fail: "no luck" } } });
+    const uuid = await ostler.begin("commissionNodes", [stops, fails], { onFailure: "LEAVE" });
+    await gate.arrivals();
+    await ostler.query(
+      "mutation Stop($id: ID!) { stop(input: { work: { operationId: $id } }) { errors { message } } }",
+      {
+        id: uuid,
+      },
+    );
+    gate.open();
+    await ostler.operationEnds(uuid);
+    expect(
+      await ostler.query(
+        "query Where($uuid: ID!) { operation(id: $uuid) { runs { nodes { state currentStep { name index } } } } }",
+        { uuid },
+      ),
+    ).toEqual({
+      operation: {
+        runs: {
+          nodes: [
+            { state: "STOPPED", currentStep: { name: "prepare", index: 4 } },
+            { state: "FAILED", currentStep: null },
+          ],
+        },
+      },
+    });
+  });
+
   test("a running operation returns the state of each node and its overall progress [R-070]", async () => {
     const gate = aGate();
     const quick = await ostler.register(3);

@@ -19,7 +19,7 @@ import { progressSentence } from "../words/forecasts.ts";
 import { durationText, numberText, plural } from "../words/numbers.ts";
 import { interruptRefusal, operationName, restartRefusal, waveText } from "../words/operations.ts";
 import { RUN_ORDER, sentenceCase, urgencyOf, workFamilyOf } from "../words/states.ts";
-import { runText } from "../words/runs.ts";
+import { nodeCountOf, runText } from "../words/runs.ts";
 import { WORK } from "../words/verbs.ts";
 import type { WorkMutation } from "../words/verbs.ts";
 import { announced } from "../work/announcements.ts";
@@ -286,11 +286,11 @@ function Runs({ view: { items, isWhole, error }, totalCount, only }: RunsProps) 
   return (
     <section aria-labelledby="runs" className="fill">
       <h2 id="runs">
-        {only === null ? "Nodes" : `Nodes: ${sentenceCase(only).toLowerCase()}`} <b>{numberText(rows.length)}</b>
+        {only === null ? "Nodes" : `Nodes: ${sentenceCase(only).toLowerCase()}`} <b>{numberText(nodeCountOf(rows))}</b>
         {!isWhole && (
           <span className="quiet">
             {" "}
-            of those that are read: {numberText(items.size)} of {numberText(totalCount)}
+            of those that are read: {numberText(nodeCountOf([...items.values()]))} of {numberText(totalCount)}
           </span>
         )}
       </h2>

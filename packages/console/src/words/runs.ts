@@ -41,10 +41,10 @@ export function runText({
   finishedAt,
 }: Run): string {
   const step =
-    currentStep === null || finishedAt !== null || state === "QUEUED"
+    currentStep === null || state === "QUEUED" || (finishedAt !== null && state !== "STOPPED")
       ? null
       : [
-          currentStep.title,
+          state === "STOPPED" ? `Before: ${currentStep.title}` : currentStep.title,
           currentStep.progressPercent === null ? null : `${currentStep.progressPercent} %`,
           currentStep.progressMessage,
         ]
@@ -59,4 +59,9 @@ export function runText({
   ]
     .filter((part) => part !== null)
     .join(" · ");
+}
+
+/** A node that was cleaned up has two runs. */
+export function nodeCountOf(runs: readonly { readonly nodeName: string }[]): number {
+  return new Set(runs.map(({ nodeName }) => nodeName)).size;
 }

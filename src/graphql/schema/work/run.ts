@@ -127,9 +127,10 @@ builder.objectFields(RunRef, (t) => ({
   currentStep: t.field({
     type: StepRef,
     nullable: true,
-    description: "Running or next step; null if the run has ended.",
+    description:
+      "Running or next step, of a STOPPED run the one before which it stopped; null if it has ended otherwise.",
     resolve: async (run, _args, context) =>
-      isUnfinished(run.state) ? ((await stepsOf(run, context))[run.position] ?? null) : null,
+      isUnfinished(run.state) || run.state === "STOPPED" ? ((await stepsOf(run, context))[run.position] ?? null) : null,
   }),
   failure: t.field({
     type: FailureRef,
