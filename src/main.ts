@@ -33,7 +33,9 @@ async function main(args: readonly string[]): Promise<void> {
     case "help":
     case "--help":
     case "-h":
-      return printAndExit(helpText());
+      return rest[0] === undefined || rest[0] === "flags"
+        ? printAndExit(helpText(rest[0]))
+        : runClient([...rest, "--help"]);
     default:
       return command === undefined || command.startsWith("-") ? serve(args) : runClient(args);
   }

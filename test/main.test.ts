@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { buildSchema as parsedSchema, validateSchema } from "graphql";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { COMMANDS } from "../packages/cli/src/commands.ts";
 import { VARIABLES } from "../src/config/variables.ts";
 import { describeDrivers } from "../src/drivers/load.ts";
 import { buildSchema, schemaText } from "../src/graphql/schema/schema.ts";
@@ -206,15 +207,26 @@ describe("ostler schema", () => {
     expect(stderr).toMatch(says);
   });
 
-  test.each(["help", "--help", "-h"])("%s prints the commands and every flag", async (word) => {
-    const { output, exited } = run([word]);
-    expect(await exited).toEqual([0, null]);
-    for (const text of [
-      "ostler schema",
-      "ostler migrate",
-      ...Object.entries(VARIABLES).flatMap(([name, { flag }]) => [`--${flag} (${name})`]),
-    ])
-      expect(output.stdout).toContain(text);
+  test.each(["help", "--help", "-h"])(
+    "%s fits a terminal, and begins with the commands for operators",
+    async (word) => {
+      const { output, exited } = run([word]);
+      expect(await exited).toEqual([0, null]);
+      for (const group of new Set(COMMANDS.map(({ path }) => path.split(" ")[0])))
+        expect(output.stdout).toContain(group);
+      expect(output.stdout).toMatch(/^These work with a running service[^]*ostler nodes [^]*ostler migrate /);
+      expect(output.stdout.split("\n").length).toBeLessThan(24);
+    },
+  );
+
+  test("help flags prints every flag, and help of a command that command's", async () => {
+    const flags = run(["help", "flags"]);
+    expect(await flags.exited).toEqual([0, null]);
+    for (const [name, { flag }] of Object.entries(VARIABLES))
+      expect(flags.output.stdout).toContain(`--${flag} (${name})`);
+    const command = run(["help", "clusters", "edit"]);
+    expect(await command.exited).toEqual([0, null]);
+    expect(command.output.stdout).toContain("Usage: ostler clusters edit");
   });
 });
 

@@ -205,33 +205,32 @@ export const VARIABLES: Readonly<Record<string, Variable>> = {
   },
 };
 
-const COMMANDS = `  ostler [flags]                    run the service
+const COMMANDS = `These work with a running service, and each has --help:
+  ostler nodes                      list, watch, change and work on nodes
+  ostler operations                 follow, stop, abort and restart work
+  ostler clusters                   what clusters want; their host groups and variables
+  ostler plan                       show what work on nodes would do
+  ostler discover, site, query      find machines; the policy of the site; send GraphQL
+  ostler login, context, completion choose the service; completion of bash
+
+These are for the host of the service:
+  ostler [flags]                    run the service
   ostler migrate [flags]            migrate the database of DATABASE_URL, and exit
   ostler secrets status [flags]     list the keys of the stored secrets; also rotate, rewrap, encrypt
   ostler token create [flags]       create a token of an account; see ostler token help
   ostler schema [--plugins a,b]     print the GraphQL schema with these driver plugins
   ostler boot dnsmasq [flags]       print the configuration of a dnsmasq for network boot; see ostler boot help
   ostler image add FILE [flags]     register an image of an operating system; see ostler image help
-  ostler help                       print this
+  ostler help flags                 list the flags of the service, each with its variable`;
 
-These speak to a running service; each has --help:
-  ostler nodes                      list, watch, change and work on nodes
-  ostler operations                 follow, stop, abort and restart work
-  ostler clusters                   clusters, their host groups and variables
-  ostler plan                       show what work on nodes would do
-  ostler discover, site, query      find machines; the policy of the site; send GraphQL
-  ostler login, context, completion choose the service; completion of bash`;
-
-/** The text of `ostler help`. */
-export function helpText(): string {
+/** The text of `ostler help`, and of `ostler help flags`. */
+export function helpText(topic?: string): string {
+  if (topic !== "flags") return `${COMMANDS}\n\nTo begin: ostler nodes get, then ostler nodes --help\n`;
   const flags = Object.entries(VARIABLES).map(
     ([name, { flag, fallback, help }]) =>
       `  --${flag} (${name})\n      ${help}${fallback === undefined ? "" : `; default ${fallback}`}\n`,
   );
-  return `Usage:
-${COMMANDS}
-
-Flags, each with its variable; a flag overrides its variable:
+  return `Flags, each with its variable; a flag overrides its variable:
 ${flags.join("")}  --demo
       register a demonstration fleet if there are no nodes
 `;
@@ -251,7 +250,7 @@ export function readFlags(args: readonly string[]): {
     return { values: values as Record<string, string | undefined>, demo: demo === true };
   } catch (error) {
     const [stray] = args.filter((arg) => messageOf(error).startsWith(`Unexpected argument '${arg}'`));
-    if (stray !== undefined) throw new ConfigError(`There is no command ${stray}. Commands:\n${COMMANDS}`);
+    if (stray !== undefined) throw new ConfigError(`There is no command ${stray}.\n\n${COMMANDS}`);
     const flags = Object.values(VARIABLES).map(({ flag }) => `--${flag}`);
     throw new ConfigError(`${messageOf(error).replace(/\.?$/, ".")} Known flags: ${flags.join(", ")} and --demo.`);
   }
