@@ -533,6 +533,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "The host groups of a cluster are checked when they are stored: unknown names, a group after itself, cycles with their path, and wrong numbers, all at once.",
       },
       {
+        id: "R-1346",
+        rule: "A variable of a host group that is an output of a group which it does not come after is refused, also if the variable stays and only the order changes.",
+      },
+      {
         id: "R-1086",
         rule: "A node begins a deployment when the nodes that its host group comes after are ACTIVE, and holds no slot meanwhile.",
       },
@@ -1145,6 +1149,14 @@ export const RULES: readonly RuleSection[] = [
         rule: "A cluster is STOPPED if any node is STOPPED, else ERROR if any node has failed, else NEW.",
       },
       { id: "R-116", rule: "A dry run never changes the state of a cluster." },
+      {
+        id: "R-1345",
+        rule: "A node that a change of a cluster both adds and removes is refused by name, together with all other nodes that are in the way, and nothing changes.",
+      },
+      {
+        id: "R-1347",
+        rule: "A stopped run has the step before which it stopped as its current step.",
+      },
       {
         id: "R-260",
         rule: "The operations of a cluster are those that were requested for it, and those on nodes that were members of it when the operation was accepted, selected in any way.",
@@ -2416,6 +2428,7 @@ export const RULES: readonly RuleSection[] = [
         id: "R-1290",
         rule: "A command about rules or variables of a host group changes what it names alone, and `clusters get` shows the groups and what is pending.",
       },
+      { id: "R-1348", rule: "`clusters create` and `clusters edit` set what the cluster wants: its image, and none." },
       {
         id: "R-1294",
         rule: "While a command waits on a terminal that becomes narrower, no line of its earlier progress stays.",

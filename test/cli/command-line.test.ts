@@ -110,6 +110,42 @@ describe("verbs", () => {
     expect(out).toContain("1  variables.ntp: 10.0.0.1 → 10.0.0.2");
   });
 
+  test("clusters create and edit set the image and the name of a cluster, and clear the image [R-1348]", async () => {
+    const image = {
+      name: "debian-13",
+      url: "http://images.example/debian-13",
+      format: "RAW",
+      architecture: "X64",
+      sizeBytes: 1,
+      checksum: { value: "0".repeat(64) },
+    };
+    await ostler.query(
+      "mutation Add($image: RegisterImageInput!) { registerImages(input: { images: [$image] }) { errors { message } } }",
+      {
+        image,
+      },
+    );
+    const wants = async (name: string) =>
+      (
+        await ostler.query<{ cluster: { image: { name: string } | null } | null }>(
+          `{ cluster(by: { name: "${name}" }) { image { name } } }`,
+        )
+      ).cluster;
+    expect(await cli(["clusters", "create", "imaged", "--image", "debian-13"])).toMatchObject({ code: 0 });
+    expect(await wants("imaged")).toEqual({ image: { name: "debian-13" } });
+    expect(await cli(["clusters", "edit", "imaged", "--image", "none", "--name", "renamed"])).toMatchObject({
+      code: 0,
+    });
+    expect(await wants("renamed")).toEqual({ image: null });
+    expect(await cli(["clusters", "edit", "renamed", "--image", "debian-13"])).toMatchObject({ code: 0 });
+    expect(await wants("renamed")).toEqual({ image: { name: "debian-13" } });
+    expect(await cli(["clusters", "edit", "renamed", "--image", "lost"])).toMatchObject({
+      code: 2,
+      err: expect.stringContaining("lost"),
+    });
+    expect(await cli(["clusters", "edit", "renamed"])).toMatchObject({ code: 64 });
+  });
+
   test("clusters groups and vars -g change the named groups alone, and clusters get shows them with what is pending [R-1290]", async () => {
     const [master = "", worker = ""] = await ostler.register(2, {});
     await cli(["nodes", "edit", master, "-g", "masters"]);

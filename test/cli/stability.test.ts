@@ -29,7 +29,7 @@ test("the commands of the command line are those of decision 0075 [R-1130]", () 
     nodes:
       "get show why watch register manage inspect provide clean commission deploy redeploy undeploy decommission power boot-device edit set-maintenance clear-maintenance set-retired clear-retired protect unprotect delete",
     operations: "get watch log abort stop withdraw-abort release-holds restart halt resume advance",
-    clusters: "get create add remove apply delete",
+    clusters: "get create edit add remove apply delete",
     "clusters vars": "get set unset",
     "clusters groups": "get set unset",
     site: "get set",

@@ -1,14 +1,12 @@
 /** Commands for clusters. */
 import { send } from "./api.ts";
 import type { Variables } from "./api.ts";
-import { CliError, EXIT } from "./exit.ts";
+import { CliError, EXIT, usageError } from "./exit.ts";
 import { finished } from "./fleet.ts";
 import { groupLine, groupVariables, requireSettings, setGroupVariables } from "./host-groups.ts";
 import { printFields } from "./nodes.ts";
 import { confirm } from "./question.ts";
 import type { Answers } from "./requests.ts";
-import { selectorOf } from "./selection.ts";
-import type { Selection } from "./selection.ts";
 import { chooseColumns, pages, print, printJson, printTable, warn } from "./session.ts";
 import type { Column, Session } from "./session.ts";
 import { plural, safe, safeJson, timeText } from "./text.ts";
@@ -78,22 +76,13 @@ function countsText(counts: Cluster["nodeCounts"]): string {
   return counts.map(({ state, count }) => `${count} ${state}`).join(", ");
 }
 
-export async function createCluster(
-  session: Session,
-  {
-    name,
-    selection,
-    variables,
-  }: { readonly name: string; readonly selection: Selection | null; readonly variables?: object },
-): Promise<number> {
-  const nodes = selection ? { nodes: selectorOf(selection) } : {};
-  const { answer } = await send(session.server, "createCluster", {
-    input: { name, ...nodes, ...(variables && { variables }) },
-  });
+export async function createCluster(session: Session, name: string, settings: Variables): Promise<number> {
+  const { answer } = await send(session.server, "createCluster", { input: { name, ...settings } });
   return finished(session, answer, `Cluster ${name} was created.`);
 }
 
 export async function changeCluster(session: Session, name: string, change: Variables): Promise<number> {
+  if (Object.keys(change).length === 0) throw usageError("The command changes nothing. Example: --image debian-13");
   const { answer } = await send(session.server, "updateCluster", { input: { cluster: { name }, ...change } });
   return finished(session, answer, `Cluster ${name} was changed.`);
 }

@@ -1,6 +1,6 @@
 /** All commands in one table. Help, completion, the printed docs and tests derive from it. */
 import * as clusters from "./clusters.ts";
-import type { Command, Flag } from "./command.ts";
+import type { Command, Flag, Flags } from "./command.ts";
 import { BASH_COMPLETION } from "./completion.ts";
 import { EXIT, usageError } from "./exit.ts";
 import * as fleet from "./fleet.ts";
@@ -41,6 +41,7 @@ const WAVE_FLAGS: readonly Flag[] = [
   { form: "--manual", text: "each wave waits for `operations advance`" },
 ];
 const OF_GROUP: Flag = { form: "-g, --host-group <name>", text: "variables of this host group of the cluster" };
+const IMAGE: Flag = { form: "--image <name>", text: "image to install" };
 const LABELS: Flag = { form: "--set-label <k=v>", text: "label to set; repeatable", isRepeated: true };
 
 /** Flags that every command takes. */
@@ -80,7 +81,7 @@ function verbFlags(verb: Verb): Flag[] {
       : []),
     ...(has("acceptance") && isBestEffort ? [{ form: "--all-or-nothing", text: "refuse all if one is refused" }] : []),
     ...(startsWork ? [EXTRA, ...WAVE_FLAGS] : []),
-    ...(INSTALLS.has(verb.mutation) ? [{ form: "--image <name>", text: "image to install" }] : []),
+    ...(INSTALLS.has(verb.mutation) ? [IMAGE] : []),
     ...(startsWork || verb.mutation === "abort" || verb.mutation === "stop" ? WAIT : []),
     ...(has("dryRun") || verb.mutation === "deleteNodes"
       ? [{ form: "--dry-run", text: "show what would be done" }]
@@ -105,6 +106,12 @@ function argumentOf(verb: Verb): { readonly args: readonly string[]; readonly wo
   if (verb.argument === undefined) return { args: [] };
   const words = INPUT_FIELDS[verb.mutation]?.[verb.argument]?.values?.map(choiceWord) ?? [];
   return { args: [`<${verb.argument}>`], words };
+}
+
+/** The nodes of a command that may also be for none. */
+function nodesOf(names: readonly string[], flags: Flags): { readonly nodes?: object } {
+  const selection = readSelection(names, flags);
+  return selection ? { nodes: selectorOf(selection) } : {};
 }
 
 const nodeVerbs = NODE_VERBS.map((verb): Command => ({
@@ -268,12 +275,27 @@ export const COMMANDS: readonly Command[] = [
     args: ["<cluster>", "[nodes...]"],
     summary: "Create a cluster.",
     example: "clusters create berlin rack1-u[01-20]",
-    flags: [SELECTION[0] as Flag, EXTRA],
+    flags: [SELECTION[0] as Flag, EXTRA, IMAGE],
     run: (session, [name = "", ...names], flags) =>
-      clusters.createCluster(session, {
-        name,
-        selection: readSelection(names, flags),
+      clusters.createCluster(session, name, {
+        ...nodesOf(names, flags),
         ...(flags.extraVars && { variables: extraVariables(flags.extraVars) }),
+        ...(flags.image !== undefined && { image: { name: flags.image } }),
+      }),
+  },
+  {
+    path: "clusters edit",
+    args: ["<cluster>"],
+    summary: "Change the image of a cluster, or its name.",
+    example: "clusters edit berlin --image debian-13",
+    flags: [
+      { form: "--image <name>", text: "image that its nodes should have, or none", words: ["none"] },
+      { form: "--name <name>", text: "new name" },
+    ],
+    run: (session, [cluster = ""], { image, name }) =>
+      clusters.changeCluster(session, cluster, {
+        ...(image !== undefined && { image: image === "none" ? null : { name: image } }),
+        ...(name !== undefined && { name }),
       }),
   },
   ...(["add", "remove"] as const).map((word): Command => ({
@@ -292,9 +314,8 @@ export const COMMANDS: readonly Command[] = [
     example: `clusters ${APPLY.example}`,
     flags: [SELECTION[0] as Flag, ...verbFlags(APPLY)],
     run(session, [name = "", ...names], flags) {
-      const selection = readSelection(names, flags);
-      const nodes = selection ? { nodes: selectorOf(selection) } : {};
-      return startWork(session, APPLY, { ...inputOf(APPLY, flags), cluster: { name }, ...nodes }, flags);
+      const input = { ...inputOf(APPLY, flags), cluster: { name }, ...nodesOf(names, flags) };
+      return startWork(session, APPLY, input, flags);
     },
   },
   {
