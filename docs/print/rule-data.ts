@@ -2376,6 +2376,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "Another image, checksum or user data installs ACTIVE nodes again with `reinstall: true` only.",
       },
       {
+        id: "R-1349",
+        rule: "The nodes that are named for the reason of a pending change are the first of them by name.",
+      },
+      {
         id: "R-1058",
         rule: "`clusterChanges` sends a cluster when its pending changes may have changed, at most once a second.",
       },

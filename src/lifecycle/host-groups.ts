@@ -122,7 +122,10 @@ export function unmetOf({ after = [] }: GroupRules, countsOf: (group: string) =>
 /** Requirements as a part of a sentence. */
 export function unmetText(unmet: readonly Unmet[]): string {
   return unmet
-    .map(({ group, active, needed, total }) => `${needed} of ${total} nodes of host group ${group} (${active} are)`)
+    .map(
+      ({ group, active, needed, total }) =>
+        `${needed} of ${total} ${total === 1 ? "node" : "nodes"} of host group ${group} (${active} are)`,
+    )
     .join(", and ");
 }
 

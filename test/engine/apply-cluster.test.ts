@@ -284,6 +284,18 @@ describe("images", () => {
 
   const aWriter = (ostler: EngineUnderTest) => ostler.aNode().with("writer").in("AVAILABLE").inCluster("berlin").made();
 
+  test("the nodes of a pending change are in the order of their names, also if other things differ [R-1349]", async () => {
+    await using ostler = await engineUnderTest();
+    await aCluster(ostler);
+    const [b, a, c] = [
+      await ostler.aNode().named("b-1").inCluster(CLUSTER.name).in("AVAILABLE").made(),
+      await ostler.aNode().named("A-1").inCluster(CLUSTER.name).in("AVAILABLE").made(),
+      await ostler.aNode().named("c-1").inCluster(CLUSTER.name).in("AVAILABLE").made(),
+    ];
+    await edit(ostler, b, { variables: { rack: "r1" } });
+    expect((await pending(ostler))?.groups).toMatchObject([{ reason: "new", nodeIds: [a.id, b.id, c.id] }]);
+  });
+
   test("another image installs again only with reinstall, and is pending until then [R-1056]", async () => {
     await using ostler = await engineUnderTest(setup);
     await aCluster(ostler);

@@ -176,7 +176,7 @@ describe("stages", () => {
     expect(results.map(({ refusal }) => refusal)).toMatchObject([
       {
         code: "GROUP_REQUIRED",
-        message: expect.stringContaining("needs 1 of 1 nodes of host group workers (0 are) ACTIVE"),
+        message: expect.stringContaining("needs 1 of 1 node of host group workers (0 are) ACTIVE"),
       },
       {
         code: "GROUP_REQUIRED",
@@ -319,7 +319,7 @@ describe("budget", () => {
     expect(refusals).toMatchObject([
       {
         code: "LAST_OF_GROUP",
-        message: expect.stringContaining("host group masters has 1 nodes in service and needs 1"),
+        message: expect.stringContaining("host group masters has 1 node in service and needs 1"),
       },
     ]);
     const forced = { ...more, options: { ...more.options, force: true } };

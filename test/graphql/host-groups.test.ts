@@ -58,7 +58,7 @@ test("host groups are set and read, and a run that waits for one says why, with 
       waitReason: "GROUP",
       waiting: {
         reason: "GROUP",
-        description: "The run starts when these are ACTIVE: 1 of 1 nodes of host group masters (0 are).",
+        description: "The run starts when these are ACTIVE: 1 of 1 node of host group masters (0 are).",
         hostGroups: [{ group: "masters", needed: 1, present: 0 }],
       },
     },

@@ -5,7 +5,8 @@
 import { imagesByIds } from "../../store/images.ts";
 import type { ClusterRow } from "../../store/nodes/clusters.ts";
 import { memberGroups } from "../../store/nodes/node-deployments.ts";
-import type { MembersOf } from "../../store/nodes/node-deployments.ts";
+import type { MemberGroup, MembersOf } from "../../store/nodes/node-deployments.ts";
+import { nameKey } from "../../store/names.ts";
 import { nodesByIds } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { Reader } from "../../store/postgres/database.ts";
@@ -22,7 +23,7 @@ export interface PendingGroup {
   readonly reason: string;
   readonly kind: Exclude<WantedWork["kind"], "NOTHING">;
   readonly nodeCount: number;
-  /** The first ones. */
+  /** The first ones by name. */
   readonly nodeIds: readonly string[];
 }
 
@@ -57,10 +58,10 @@ export async function pendingChanges(
     reinstall: false,
   });
   const nodes = new Map(examples.map((node) => [node.id, node]));
-  const found = groups.flatMap(({ exampleId, count, nodeIds }) => {
+  const found = groups.flatMap(({ exampleId, count, first }) => {
     const node = nodes.get(exampleId);
     const wanted = node && wantedOf(node);
-    return wanted && "reason" in wanted ? [{ clusterId: node.clusterId ?? "", wanted, count, nodeIds }] : [];
+    return wanted && "reason" in wanted ? [{ clusterId: node.clusterId ?? "", wanted, count, first }] : [];
   });
   return new Map([...Map.groupBy(found, ({ clusterId }) => clusterId)].map(([id, own]) => [id, summed(own)]));
 }
@@ -68,7 +69,7 @@ export async function pendingChanges(
 interface WantedGroup {
   readonly wanted: Extract<WantedWork, { readonly reason: string }>;
   readonly count: number;
-  readonly nodeIds: readonly string[];
+  readonly first: MemberGroup["first"];
 }
 
 function summed(found: readonly WantedGroup[]): PendingChanges {
@@ -78,13 +79,17 @@ function summed(found: readonly WantedGroup[]): PendingChanges {
         reason: wanted.reason,
         kind: wanted.kind,
         nodeCount: alike.reduce((sum, { count }) => sum + count, 0),
-        nodeIds: alike.flatMap(({ nodeIds }) => nodeIds),
+        nodeIds: idsOf(alike.flatMap(({ first }) => first).toSorted(byName)),
       })),
   );
   return {
     count: groups.reduce((sum, { nodeCount }) => sum + nodeCount, 0),
     groups: groups.toSorted((a, b) => b.nodeCount - a.nodeCount || (a.reason < b.reason ? -1 : 1)),
   };
+}
+
+function byName(one: { readonly name: string }, other: { readonly name: string }): number {
+  return nameKey(one.name) < nameKey(other.name) ? -1 : 1;
 }
 
 /** The image that each cluster names, with its user data. */

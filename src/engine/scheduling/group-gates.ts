@@ -15,7 +15,7 @@ import type { Reader } from "../../store/postgres/database.ts";
 import type { Failure, OperationGroups } from "../../store/records.ts";
 import { finishRuns } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
-import { listed } from "../input/name-rules.ts";
+import { listed, nodesText } from "../input/name-rules.ts";
 import type { Transaction } from "../transaction.ts";
 import { newFailure } from "../input/failures.ts";
 
@@ -147,7 +147,7 @@ export function budgetOf({ rulesOf, countsOf }: GroupStanding, key: string) {
 /** Why a node of a group cannot be taken out of service. */
 export function budgetText(standing: GroupStanding, key: string): string {
   const { group, needed, active } = budgetOf(standing, key);
-  return `host group ${group} has ${active} nodes in service and needs ${needed}`;
+  return `host group ${group} has ${nodesText(active)} in service and needs ${needed}`;
 }
 
 function failureOf({ nodeId, nodeName }: RunRow, code: LostGroup["code"], reason: string): Failure {

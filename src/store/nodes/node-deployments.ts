@@ -7,7 +7,7 @@ import { inArrayParam } from "../postgres/array-parameter.ts";
 import { rowsText } from "../postgres/bulk.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { runStatement } from "../postgres/statements.ts";
-import { nodeDeployments, nodes } from "../tables.ts";
+import { keyOfName, nodeDeployments, nodes } from "../tables.ts";
 import { HAS_POWER_DRIFT } from "./node-fields.ts";
 import { nodeCondition } from "./node-filter.ts";
 import type { NodeFilter } from "./node-filter.ts";
@@ -64,7 +64,7 @@ interface MemberGroup {
   readonly exampleId: string;
   readonly count: number;
   /** The first by name. */
-  readonly nodeIds: readonly string[];
+  readonly first: readonly { readonly id: string; readonly name: string }[];
 }
 
 /** Nodes of a group that an answer names. */
@@ -104,7 +104,9 @@ export async function memberGroups(reader: Reader, of: MembersOf): Promise<Membe
         and not exists (select from runs where runs.node_id = nodes.id and runs.finished_at is null)
     ), grouped as (select array_agg(id) as ids, array_agg(name) as names from members group by key)
     select ids[1]::text as "exampleId", cardinality(ids) as count, (
-      select array_agg(id::text) from (select id from unnest(ids, names) as named(id, name) order by name limit ${NAMED_MAX}::int) first
-    ) as "nodeIds" from grouped`);
+      select json_agg(json_build_object('id', id, 'name', name)) from (
+        select id, name from unnest(ids, names) as named(id, name) order by ${keyOfName(sql`name`)} limit ${NAMED_MAX}::int
+      ) first
+    ) as first from grouped`);
   return [...rows];
 }
