@@ -184,6 +184,8 @@ describe("stages", () => {
       },
     ]);
     expect(await ostler.changesSince(before)).toEqual([]);
+    const wanted = await engine.applyCluster(ALICE, { cluster: { name: lab.name }, dryRun: true });
+    expect(wanted.results).toMatchObject([1, 2].map(() => ({ refusal: { code: "GROUP_REQUIRED" }, reason: "new" })));
     // A count that the members can no longer meet.
     const strict = await aLab([
       { name: "masters" },

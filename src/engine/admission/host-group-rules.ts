@@ -202,7 +202,8 @@ function decidedPart(
     const hostGroup = hostGroups.get(answer.nodeId ?? "");
     if (!refusal) return hostGroup ? { ...answer, hostGroup } : answer;
     const refused = { ...refusedNode(answer.ref, answer.nodeId, null, refusal), further: [], target: null };
-    return { ...refused, ...(answer.node && { node: answer.node }) };
+    const { node, reason } = answer;
+    return { ...refused, ...(node && { node }), ...(reason !== undefined && { reason }) };
   });
   const own = {
     deployed: keysOf(kept.map(({ membership }) => membership.groupKey)),
