@@ -28,6 +28,7 @@ function textsOf({ from, to, width }: Span): string[] {
 function partsOf(pattern: string): (string | readonly Span[])[] {
   const flaw = (position: number, what: string) =>
     usageError(`Range ${safe(pattern)}, position ${position + 1}: ${what}. Example: rack[1-4]-u[01-20,30].`);
+  if (pattern === "") throw flaw(0, "a name is missing");
   const parts: (string | Span[])[] = [];
   let count = 1;
   for (let at = 0; at < pattern.length;) {
