@@ -2,7 +2,7 @@
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { buildSchema as parsedSchema, validateSchema } from "graphql";
@@ -228,6 +228,10 @@ describe("ostler schema", () => {
     expect(await command.exited).toEqual([0, null]);
     expect(command.output.stdout).toContain("Usage: ostler clusters edit");
   });
+});
+
+test("a command for operators loads no module of the service, so that completion is in time [R-1351]", () => {
+  expect(readFileSync(MAIN, "utf8")).not.toMatch(/^import /m);
 });
 
 test("an unknown command ends with 64 and names the nearest one", async () => {

@@ -6,8 +6,9 @@ import { createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { afterAll, expect, test } from "vitest";
-import { BASH_COMPLETION } from "../../packages/cli/src/completion.ts";
+import { afterAll, expect, test, vi } from "vitest";
+import { COMMANDS, GLOBAL_FLAGS } from "../../packages/cli/src/commands.ts";
+import { BASH_COMPLETION, completions } from "../../packages/cli/src/completion.ts";
 import { aGate } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
 import { registeredNode, serviceUnderTest } from "../support/service.ts";
@@ -73,6 +74,22 @@ test.each([
 ])("completion of %j runs nothing, and prints nothing [R-1028]", async (line) => {
   expect(await completed(line)).toEqual([]);
   expect(existsSync(join(HOME, "harm"))).toBe(false);
+});
+
+test("completion asks the service without fetch, which takes longer to load than all else in Node 20 [R-1351]", async () => {
+  await ostler.register(["plain-1"], {});
+  vi.stubGlobal("fetch", () => {
+    throw new Error("fetch was loaded.");
+  });
+  vi.stubEnv("OSTLER_URL", ostler.url);
+  vi.stubEnv("XDG_CONFIG_HOME", HOME);
+  const offered = await eventually("a word is offered", async () => {
+    const words = await completions(COMMANDS, GLOBAL_FLAGS, ["nodes", "show", "plain-"]);
+    return words.length > 0 && words;
+  });
+  vi.unstubAllGlobals();
+  vi.unstubAllEnvs();
+  expect(offered).toEqual(["plain-1"]);
 });
 
 test("completion without a service prints nothing [R-1028]", async () => {

@@ -165,7 +165,7 @@ function unreachable({ url }: Server, error: unknown): CliError {
   );
 }
 
-function authorization({ token }: Server): Readonly<Record<string, string>> {
+export function authorization({ token }: Pick<Server, "token">): Readonly<Record<string, string>> {
   return token === null ? {} : { authorization: `Bearer ${token}` };
 }
 
