@@ -2432,6 +2432,11 @@ export const RULES: readonly RuleSection[] = [
         id: "R-1290",
         rule: "A command about rules or variables of a host group changes what it names alone, and `clusters get` shows the groups and what is pending.",
       },
+      {
+        id: "R-1351",
+        rule: "Completion loads neither a module of the service nor what takes longer than the answer, in a checkout too.",
+      },
+      { id: "R-1350", rule: "`site get` and `site set` have the variables of the site." },
       { id: "R-1348", rule: "`clusters create` and `clusters edit` set what the cluster wants: its image, and none." },
       {
         id: "R-1294",

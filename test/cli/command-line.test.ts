@@ -146,6 +146,14 @@ describe("verbs", () => {
     expect(await cli(["clusters", "edit", "renamed"])).toMatchObject({ code: 64 });
   });
 
+  test("site set merges variables of the site, and site get has them [R-1350]", async () => {
+    expect(await cli(["site", "set", 'variables={"dns":"10.0.0.3","ntp":"10.0.0.1"}'])).toMatchObject({ code: 0 });
+    expect(await cli(["site", "set", 'variables={"dns":null}'])).toMatchObject({ code: 0 });
+    const { out } = await cli(["site", "get", "--json"]);
+    expect(JSON.parse(out)).toMatchObject({ variables: { ntp: "10.0.0.1" } });
+    await cli(["site", "set", 'variables={"ntp":null}']);
+  });
+
   test("clusters groups and vars -g change the named groups alone, and clusters get shows them with what is pending [R-1290]", async () => {
     const [master = "", worker = ""] = await ostler.register(2, {});
     await cli(["nodes", "edit", master, "-g", "masters"]);
