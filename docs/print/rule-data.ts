@@ -2436,6 +2436,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-1351",
         rule: "Completion loads neither a module of the service nor what takes longer than the answer, in a checkout too.",
       },
+      {
+        id: "R-1352",
+        rule: "Completion of more names than it offers inserts no more than all of them have in common.",
+      },
       { id: "R-1350", rule: "`site get` and `site set` have the variables of the site." },
       { id: "R-1348", rule: "`clusters create` and `clusters edit` set what the cluster wants: its image, and none." },
       {

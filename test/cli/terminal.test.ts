@@ -92,6 +92,17 @@ test("completion asks the service without fetch, which takes longer to load than
   expect(offered).toEqual(["plain-1"]);
 });
 
+test("completion of more names than it offers has the last one, so that bash inserts no more than all have in common [R-1352]", async () => {
+  const names = Array.from({ length: 210 }, (_, at) => `many1-${at}`);
+  await ostler.register([...names, "many2"], {});
+  const offered = await eventually("bash offers words", async () => {
+    const found = await completed("ostler nodes show many");
+    return found.length > 0 && found;
+  });
+  expect(offered).toContain("many2");
+  expect(offered.length).toBeLessThan(names.length);
+});
+
 test("completion without a service prints nothing [R-1028]", async () => {
   expect(await completed("ostler nodes show c", "http://127.0.0.1:9")).toEqual([]);
 });

@@ -85,9 +85,11 @@ async function valuesOf({ form, words }: Flag, typed: string): Promise<string[]>
   return options.map((option) => typed.slice(0, from) + option);
 }
 
+/** The last one too: what all names have in common, which bash inserts, is what the first and the last have. */
 async function nodeNames(typed: string): Promise<string[]> {
-  const found = await answer("nodeNames", { filter: { name: { startsWith: typed } }, first: NAMES_MAX });
-  return (found?.nodes.nodes ?? []).map(({ name }) => name);
+  const found = await answer("firstAndLastName", { filter: { name: { startsWith: typed } }, first: NAMES_MAX });
+  const names = [found?.nodes, found?.end].flatMap((page) => page?.nodes ?? []).map(({ name }) => name);
+  return [...new Set(names)];
 }
 
 async function groupNames(name = ""): Promise<string[]> {
