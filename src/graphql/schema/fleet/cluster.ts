@@ -325,7 +325,10 @@ addMutation("updateCluster", {
         description: "Image that its nodes should have; null for none. `applyCluster` installs it.",
       }),
       add: t.field({ type: NodeSelectorInput, description: "Nodes to add." }),
-      remove: t.field({ type: NodeSelectorInput, description: "Nodes to remove from the cluster; none of them may be in `add`." }),
+      remove: t.field({
+        type: NodeSelectorInput,
+        description: "Nodes to remove from the cluster; none of them may be in `add`.",
+      }),
     }),
   }),
   argument: "Changes to make.",
