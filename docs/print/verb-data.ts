@@ -561,7 +561,7 @@ export const VERB_GROUPS: readonly VerbGroup[] = [
         whole: [
           [
             "INVALID_INPUT",
-            "the name is taken or invalid, the variables are not a JSON object, or a node is to be both added and removed",
+            "the name is taken or invalid, the variables are not a JSON object, or a node is added and removed",
           ],
           [
             "NOT_FOUND",

@@ -286,7 +286,7 @@ export const COMMANDS: readonly Command[] = [
   {
     path: "clusters edit",
     args: ["<cluster>"],
-    summary: "Change the image of a cluster, or its name.",
+    summary: "Change its image or name.",
     example: "clusters edit berlin --image debian-13",
     flags: [
       { form: "--image <name>", text: "image that its nodes should have, or none", words: ["none"] },
