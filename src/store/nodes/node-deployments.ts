@@ -60,7 +60,7 @@ export async function deploymentsOf(
 }
 
 /** Members of a cluster of which the same is wanted: one of them stands for all. */
-interface MemberGroup {
+export interface MemberGroup {
   readonly exampleId: string;
   readonly count: number;
   /** The first by name. */
