@@ -99,7 +99,12 @@ function nameOf({ name }: OperationDefinitionNode): string {
   return name.value;
 }
 
-const compact = (one: DefinitionNode) => JSON.stringify(`${print(one).replaceAll(/\s+/g, " ")}\n`);
+const compact = (one: DefinitionNode) =>
+  JSON.stringify(
+    `${print(one)
+      .replaceAll(/(?<=\{)\s+|\s+(?=\})/g, "")
+      .replaceAll(/\s+/g, " ")}\n`,
+  );
 
 /** One operation with the fragments that it uses, as an expression. */
 function textOf({ definitions }: DocumentNode, operation: OperationDefinitionNode): string {

@@ -1,72 +1,72 @@
 // Printed by `npm run schema` from packages/cli/requests.graphql.
 
-const Refusals = "fragment Refusals on UserError { code message refs count path ... on NotFoundError { missing missingCount } }\n";
-const Plan = "fragment Plan on PlanSummary { nodeCount plannedCount erasesDataCount onFailure failureConsequence changedParts { part nodeCount } changes { step { interface name } changes nodeCount } refusals { code nodeCount message examples(first: 20) { ref } } duration { expectedSeconds upperSeconds } groups(first: 1) { target phases } unchangedCount reasons(first: 20) { reason nodeCount } hostGroups { cluster { name } name nodeCount waitsFor { group needed present } } }\n";
-const Started = "fragment Started on StartedWorkPayload { planHash acceptedCount refusedCount replayed operation { id uuid } errors { ...Refusals } summary { ...Plan } }\n";
-const Interrupted = "fragment Interrupted on InterruptPayload { acceptedCount refusedCount operation { id uuid } errors { ...Refusals } forecast { effects { effect count endsAs nodeState step cutsStep powersOff changedParts expectedSeconds upperSeconds timeoutCount examples { ref } } refusals { code nodeCount message examples(first: 20) { ref } } } }\n";
-const Waves = "fragment Waves on WavesPayload { operation { id uuid } errors { ...Refusals } forecast { activeCount startingCount waitingCount state wave } }\n";
-const ClusterFields = "fragment ClusterFields on Cluster { id name state revision createdAt updatedAt nodeCounts { state count } variables }\n";
-const HostGroups = "fragment HostGroups on Cluster { hostGroups { name after { group share { count percent } } tolerates { count percent } minActive { count percent } nodeCount inServiceCount variables } otherHostGroups }\n";
-const SiteFields = "fragment SiteFields on Site { automaticCleaning commissionOnFailure controllerLimit correctPower phaseLimits { phase limit } powerOnFailure sharedIdentities stepScopes { step scope } steps { step driver forbidden priority } unerasedDisks variables revision updatedAt updatedBy }\n";
-const NodeFields = "fragment NodeFields on Node { id uuid name state stage powerState presence hostGroup model description protected retired revision updatedAt cluster { name } drivers { name } labels { key value } maintenance { reason since } lastError { code message at step } currentRun { state progress currentStep { name progressPercent } operation { uuid kind } } }\n";
-const OperationFields = "fragment OperationFields on Operation { id uuid kind state totalCount finishedCount failedCount reachedCount progress etaSeconds reason requestedBy interrupt createdAt startedAt finishedAt cluster { name } runCounts { state count } rollout { state wave waves } firstFailure { code message } }\n";
-const Failures = "fragment Failures on OperationFailures { nodeCount groups { code step cause remedy nodeCount nodes { name } } }\n";
+const Refusals = "fragment Refusals on UserError {code message refs count path ... on NotFoundError {missing missingCount}}\n";
+const Plan = "fragment Plan on PlanSummary {nodeCount plannedCount erasesDataCount onFailure failureConsequence changedParts {part nodeCount} changes {step {interface name} changes nodeCount} refusals {code nodeCount message examples(first: 20) {ref}} duration {expectedSeconds upperSeconds} groups(first: 1) {target phases} unchangedCount reasons(first: 20) {reason nodeCount} hostGroups {cluster {name} name nodeCount waitsFor {group needed present}}}\n";
+const Started = "fragment Started on StartedWorkPayload {planHash acceptedCount refusedCount replayed operation {id uuid} errors {...Refusals} summary {...Plan}}\n";
+const Interrupted = "fragment Interrupted on InterruptPayload {acceptedCount refusedCount operation {id uuid} errors {...Refusals} forecast {effects {effect count endsAs nodeState step cutsStep powersOff changedParts expectedSeconds upperSeconds timeoutCount examples {ref}} refusals {code nodeCount message examples(first: 20) {ref}}}}\n";
+const Waves = "fragment Waves on WavesPayload {operation {id uuid} errors {...Refusals} forecast {activeCount startingCount waitingCount state wave}}\n";
+const ClusterFields = "fragment ClusterFields on Cluster {id name state revision createdAt updatedAt nodeCounts {state count} variables}\n";
+const HostGroups = "fragment HostGroups on Cluster {hostGroups {name after {group share {count percent}} tolerates {count percent} minActive {count percent} nodeCount inServiceCount variables} otherHostGroups}\n";
+const SiteFields = "fragment SiteFields on Site {automaticCleaning commissionOnFailure controllerLimit correctPower phaseLimits {phase limit} powerOnFailure sharedIdentities stepScopes {step scope} steps {step driver forbidden priority} unerasedDisks variables revision updatedAt updatedBy}\n";
+const NodeFields = "fragment NodeFields on Node {id uuid name state stage powerState presence hostGroup model description protected retired revision updatedAt cluster {name} drivers {name} labels {key value} maintenance {reason since} lastError {code message at step} currentRun {state progress currentStep {name progressPercent} operation {uuid kind}}}\n";
+const OperationFields = "fragment OperationFields on Operation {id uuid kind state totalCount finishedCount failedCount reachedCount progress etaSeconds reason requestedBy interrupt createdAt startedAt finishedAt cluster {name} runCounts {state count} rollout {state wave waves} firstFailure {code message}}\n";
+const Failures = "fragment Failures on OperationFailures {nodeCount groups {code step cause remedy nodeCount nodes {name}}}\n";
 
 export const REQUESTS = {
-  manageNodes: "mutation manageNodes($input: ManageNodesInput!) { answer: manageNodes(input: $input) { ...Started } }\n" + Started + Refusals + Plan,
-  inspectNodes: "mutation inspectNodes($input: InspectNodesInput!) { answer: inspectNodes(input: $input) { ...Started } }\n" + Started + Refusals + Plan,
-  provideNodes: "mutation provideNodes($input: ProvideNodesInput!) { answer: provideNodes(input: $input) { ...Started } }\n" + Started + Refusals + Plan,
-  cleanNodes: "mutation cleanNodes($input: CleanNodesInput!) { answer: cleanNodes(input: $input) { ...Started } }\n" + Started + Refusals + Plan,
-  commissionNodes: "mutation commissionNodes($input: CommissionNodesInput!) { answer: commissionNodes(input: $input) { ...Started } }\n" + Started + Refusals + Plan,
-  deployNodes: "mutation deployNodes($input: DeployNodesInput!) { answer: deployNodes(input: $input) { ...Started } }\n" + Started + Refusals + Plan,
-  redeployNodes: "mutation redeployNodes($input: RedeployNodesInput!) { answer: redeployNodes(input: $input) { ...Started } }\n" + Started + Refusals + Plan,
-  undeployNodes: "mutation undeployNodes($input: UndeployNodesInput!) { answer: undeployNodes(input: $input) { ...Started } }\n" + Started + Refusals + Plan,
-  decommissionNodes: "mutation decommissionNodes($input: DecommissionNodesInput!) { answer: decommissionNodes(input: $input) { ...Started } }\n" + Started + Refusals + Plan,
-  setPower: "mutation setPower($input: SetPowerInput!) { answer: setPower(input: $input) { ...Started } }\n" + Started + Refusals + Plan,
-  setBootDevice: "mutation setBootDevice($input: SetBootDeviceInput!) { answer: setBootDevice(input: $input) { ...Started } }\n" + Started + Refusals + Plan,
-  applyCluster: "mutation applyCluster($input: ApplyClusterInput!) { answer: applyCluster(input: $input) { ...Started } }\n" + Started + Refusals + Plan,
-  restart: "mutation restart($input: RestartInput!) { answer: restart(input: $input) { ...Started operations { id uuid } } }\n" + Started + Refusals + Plan,
-  abort: "mutation abort($input: AbortInput!) { answer: abort(input: $input) { ...Interrupted operations { id uuid } } }\n" + Interrupted + Refusals,
-  stop: "mutation stop($input: StopInput!) { answer: stop(input: $input) { ...Interrupted operations { id uuid } } }\n" + Interrupted + Refusals,
-  withdrawAbort: "mutation withdrawAbort($input: WithdrawAbortInput!) { answer: withdrawAbort(input: $input) { ...Interrupted operations { id uuid } } }\n" + Interrupted + Refusals,
-  releaseHolds: "mutation releaseHolds($input: ReleaseHoldsInput!) { answer: releaseHolds(input: $input) { ...Interrupted operations { id uuid } } }\n" + Interrupted + Refusals,
-  haltWaves: "mutation haltWaves($input: HaltWavesInput!) { answer: haltWaves(input: $input) { ...Waves } }\n" + Waves + Refusals,
-  resumeWaves: "mutation resumeWaves($input: ResumeWavesInput!) { answer: resumeWaves(input: $input) { ...Waves } }\n" + Waves + Refusals,
-  advanceWaves: "mutation advanceWaves($input: AdvanceWavesInput!) { answer: advanceWaves(input: $input) { ...Waves } }\n" + Waves + Refusals,
-  setMaintenance: "mutation setMaintenance($input: SetMaintenanceInput!) { answer: setMaintenance(input: $input) { count errors { ...Refusals } results { ref error { code message } } } }\n" + Refusals,
-  clearMaintenance: "mutation clearMaintenance($input: ClearMaintenanceInput!) { answer: clearMaintenance(input: $input) { count errors { ...Refusals } results { ref error { code message } } } }\n" + Refusals,
-  setRetired: "mutation setRetired($input: SetRetiredInput!) { answer: setRetired(input: $input) { count errors { ...Refusals } results { ref error { code message } } } }\n" + Refusals,
-  clearRetired: "mutation clearRetired($input: ClearRetiredInput!) { answer: clearRetired(input: $input) { count errors { ...Refusals } results { ref error { code message } } } }\n" + Refusals,
-  deleteNodes: "mutation deleteNodes($input: DeleteNodesInput!) { answer: deleteNodes(input: $input) { count errors { ...Refusals } results { ref error { code message } } } }\n" + Refusals,
-  updateNodes: "mutation updateNodes($input: UpdateNodesInput!) { answer: updateNodes(input: $input) { changedCount unchangedCount refusedCount stored errors { ...Refusals } results(outcomes: [REFUSED]) { ref errors { code message } } } }\n" + Refusals,
-  registerNodes: "mutation registerNodes($input: RegisterNodesInput!) { answer: registerNodes(input: $input) { count errors { ...Refusals } nodes { id name } } }\n" + Refusals,
-  discoverNodes: "mutation discoverNodes($input: DiscoverNodesInput!) { answer: discoverNodes(input: $input) { replayed operation { id uuid } errors { ...Refusals } } }\n" + Refusals,
-  createCluster: "mutation createCluster($input: CreateClusterInput!) { answer: createCluster(input: $input) { errors { ...Refusals } cluster { ...ClusterFields } } }\n" + Refusals + ClusterFields,
-  updateCluster: "mutation updateCluster($input: UpdateClusterInput!) { answer: updateCluster(input: $input) { errors { ...Refusals } cluster { ...ClusterFields } } }\n" + Refusals + ClusterFields,
-  deleteCluster: "mutation deleteCluster($input: DeleteClusterInput!) { answer: deleteCluster(input: $input) { errors { ...Refusals } } }\n" + Refusals,
-  updateSite: "mutation updateSite($input: UpdateSiteInput!) { answer: updateSite(input: $input) { errors { ...Refusals } site { ...SiteFields } } }\n" + Refusals + SiteFields,
-  nodes: "query nodes($filter: NodeFilter, $first: Int!, $after: String, $orderBy: NodeOrder) { nodes(filter: $filter, first: $first, after: $after, orderBy: $orderBy) { nodes { ...NodeFields } pageInfo { hasNextPage endCursor } } }\n" + NodeFields,
-  nodeNames: "query nodeNames($filter: NodeFilter, $first: Int!, $after: String) { nodes(filter: $filter, first: $first, after: $after) { nodes { id name } pageInfo { hasNextPage endCursor } } }\n",
-  firstAndLastName: "query firstAndLastName($filter: NodeFilter, $first: Int!) { nodes(filter: $filter, first: $first) { nodes { name } } end: nodes(filter: $filter, last: 1) { nodes { name } } }\n",
-  node: "query node($name: String!) { node(by: { name: $name }) { ...NodeFields targetState controller macs automaticCleaning diskless powerCheckedAt powerDrift powerProblem createdAt fault { kind message since } image { name } operations(first: 5) { nodes { uuid kind state createdAt } } transitions(last: 5) { nodes { at from to event reason actor } } } }\n" + NodeFields,
-  nodesWhy: "query nodesWhy($filter: NodeFilter, $first: Int!, $after: String) { nodes(filter: $filter, first: $first, after: $after) { nodes { name state presence maintenance { reason } fault { message } lastError { code message step at } currentRun { state waiting { description } currentStep { name progressPercent } operation { uuid kind } } actions { action allowed mutation } } pageInfo { hasNextPage endCursor } } }\n",
-  nodeTransitions: "subscription nodeTransitions($filter: NodeFilter, $after: String, $snapshot: Boolean!) { item: nodeTransitions(filter: $filter, after: $after, snapshot: $snapshot) { __typename ... on NodeSnapshot { cursor node { name state } } ... on Transition { cursor at nodeName event from to step reason actor operation { uuid } } ... on StreamBookmark { cursor snapshotComplete } ... on StreamReset { cursor code } } }\n",
-  operations: "query operations($filter: OperationFilter, $first: Int!, $after: String) { operations(filter: $filter, first: $first, after: $after) { nodes { ...OperationFields } pageInfo { hasNextPage endCursor } } }\n" + OperationFields,
-  operation: "query operation($id: ID!) { operation(id: $id) { ...OperationFields onFailure maxParallel failureConsequence variables failures(first: 20, nodesMax: 20) { ...Failures } runs(first: 50) { nodes { nodeName state currentStep { name progressPercent } failure { message } waiting { description } } } } }\n" + OperationFields + Failures,
-  operationUuids: "query operationUuids($first: Int!) { operations(first: $first) { nodes { uuid kind state } } }\n",
-  operationFailures: "query operationFailures($id: ID!) { operation(id: $id) { failures(first: 20, nodesMax: 20) { ...Failures } } }\n" + Failures,
-  operationChanges: "subscription operationChanges($ids: [ID!]!, $after: String, $snapshot: Boolean!) { item: operationChanges( filter: { ids: $ids } after: $after snapshot: $snapshot ) { __typename ... on OperationUpserted { cursor at changed operation { ...OperationFields } } ... on OperationLeft { cursor id } ... on StreamBookmark { cursor snapshotComplete caughtUp } ... on StreamReset { cursor code } } }\n" + OperationFields,
-  runChanges: "subscription runChanges($operation: ID!, $after: String, $snapshot: Boolean!) { item: runChanges(operation: $operation, after: $after, snapshot: $snapshot) { __typename ... on RunUpserted { cursor at run { id nodeName state currentStep { name progressPercent } waiting { description } } } ... on StreamBookmark { cursor snapshotComplete caughtUp } ... on StreamReset { cursor code } } }\n",
-  runsOf: "query runsOf($id: ID!, $after: String) { operation(id: $id) { runs(first: 100, after: $after) { nodes { id nodeName } pageInfo { hasNextPage endCursor } } } }\n",
-  runLogPage: "query runLogPage($id: ID!, $after: String) { run(id: $id) { log(first: 100, after: $after) { nodes { at attempt step text cursor } pageInfo { hasNextPage endCursor } } } }\n",
-  runLog: "subscription runLog($id: ID!, $after: String) { item: runLog(id: $id, after: $after) { __typename ... on LogLine { cursor at attempt step text } ... on StreamReset { cursor code } } }\n",
-  clusters: "query clusters($first: Int!, $after: String) { clusters(first: $first, after: $after) { nodes { ...ClusterFields } pageInfo { hasNextPage endCursor } } }\n" + ClusterFields,
-  cluster: "query cluster($name: String!) { cluster(by: { name: $name }) { ...ClusterFields image { name } ...HostGroups pendingChanges { count groupCount groups { reason nodeCount needsReinstall nodes(first: 5) { name } } } } }\n" + ClusterFields + HostGroups,
-  clusterNames: "query clusterNames { clusters(first: 100) { nodes { name } } }\n",
-  clusterSettings: "query clusterSettings($name: String!) { cluster(by: { name: $name }) { id name revision nodeCounts { state count } variables ...HostGroups } }\n" + HostGroups,
-  hostGroupNames: "query hostGroupNames($name: String!) { cluster(by: { name: $name }) { hostGroups { name } otherHostGroups } }\n",
-  site: "query site { site { ...SiteFields } }\n" + SiteFields,
-  viewer: "query viewer { viewer { subject displayName roles scope } service { version } }\n",
+  manageNodes: "mutation manageNodes($input: ManageNodesInput!) {answer: manageNodes(input: $input) {...Started}}\n" + Started + Refusals + Plan,
+  inspectNodes: "mutation inspectNodes($input: InspectNodesInput!) {answer: inspectNodes(input: $input) {...Started}}\n" + Started + Refusals + Plan,
+  provideNodes: "mutation provideNodes($input: ProvideNodesInput!) {answer: provideNodes(input: $input) {...Started}}\n" + Started + Refusals + Plan,
+  cleanNodes: "mutation cleanNodes($input: CleanNodesInput!) {answer: cleanNodes(input: $input) {...Started}}\n" + Started + Refusals + Plan,
+  commissionNodes: "mutation commissionNodes($input: CommissionNodesInput!) {answer: commissionNodes(input: $input) {...Started}}\n" + Started + Refusals + Plan,
+  deployNodes: "mutation deployNodes($input: DeployNodesInput!) {answer: deployNodes(input: $input) {...Started}}\n" + Started + Refusals + Plan,
+  redeployNodes: "mutation redeployNodes($input: RedeployNodesInput!) {answer: redeployNodes(input: $input) {...Started}}\n" + Started + Refusals + Plan,
+  undeployNodes: "mutation undeployNodes($input: UndeployNodesInput!) {answer: undeployNodes(input: $input) {...Started}}\n" + Started + Refusals + Plan,
+  decommissionNodes: "mutation decommissionNodes($input: DecommissionNodesInput!) {answer: decommissionNodes(input: $input) {...Started}}\n" + Started + Refusals + Plan,
+  setPower: "mutation setPower($input: SetPowerInput!) {answer: setPower(input: $input) {...Started}}\n" + Started + Refusals + Plan,
+  setBootDevice: "mutation setBootDevice($input: SetBootDeviceInput!) {answer: setBootDevice(input: $input) {...Started}}\n" + Started + Refusals + Plan,
+  applyCluster: "mutation applyCluster($input: ApplyClusterInput!) {answer: applyCluster(input: $input) {...Started}}\n" + Started + Refusals + Plan,
+  restart: "mutation restart($input: RestartInput!) {answer: restart(input: $input) {...Started operations {id uuid}}}\n" + Started + Refusals + Plan,
+  abort: "mutation abort($input: AbortInput!) {answer: abort(input: $input) {...Interrupted operations {id uuid}}}\n" + Interrupted + Refusals,
+  stop: "mutation stop($input: StopInput!) {answer: stop(input: $input) {...Interrupted operations {id uuid}}}\n" + Interrupted + Refusals,
+  withdrawAbort: "mutation withdrawAbort($input: WithdrawAbortInput!) {answer: withdrawAbort(input: $input) {...Interrupted operations {id uuid}}}\n" + Interrupted + Refusals,
+  releaseHolds: "mutation releaseHolds($input: ReleaseHoldsInput!) {answer: releaseHolds(input: $input) {...Interrupted operations {id uuid}}}\n" + Interrupted + Refusals,
+  haltWaves: "mutation haltWaves($input: HaltWavesInput!) {answer: haltWaves(input: $input) {...Waves}}\n" + Waves + Refusals,
+  resumeWaves: "mutation resumeWaves($input: ResumeWavesInput!) {answer: resumeWaves(input: $input) {...Waves}}\n" + Waves + Refusals,
+  advanceWaves: "mutation advanceWaves($input: AdvanceWavesInput!) {answer: advanceWaves(input: $input) {...Waves}}\n" + Waves + Refusals,
+  setMaintenance: "mutation setMaintenance($input: SetMaintenanceInput!) {answer: setMaintenance(input: $input) {count errors {...Refusals} results {ref error {code message}}}}\n" + Refusals,
+  clearMaintenance: "mutation clearMaintenance($input: ClearMaintenanceInput!) {answer: clearMaintenance(input: $input) {count errors {...Refusals} results {ref error {code message}}}}\n" + Refusals,
+  setRetired: "mutation setRetired($input: SetRetiredInput!) {answer: setRetired(input: $input) {count errors {...Refusals} results {ref error {code message}}}}\n" + Refusals,
+  clearRetired: "mutation clearRetired($input: ClearRetiredInput!) {answer: clearRetired(input: $input) {count errors {...Refusals} results {ref error {code message}}}}\n" + Refusals,
+  deleteNodes: "mutation deleteNodes($input: DeleteNodesInput!) {answer: deleteNodes(input: $input) {count errors {...Refusals} results {ref error {code message}}}}\n" + Refusals,
+  updateNodes: "mutation updateNodes($input: UpdateNodesInput!) {answer: updateNodes(input: $input) {changedCount unchangedCount refusedCount stored errors {...Refusals} results(outcomes: [REFUSED]) {ref errors {code message}}}}\n" + Refusals,
+  registerNodes: "mutation registerNodes($input: RegisterNodesInput!) {answer: registerNodes(input: $input) {count errors {...Refusals} nodes {id name}}}\n" + Refusals,
+  discoverNodes: "mutation discoverNodes($input: DiscoverNodesInput!) {answer: discoverNodes(input: $input) {replayed operation {id uuid} errors {...Refusals}}}\n" + Refusals,
+  createCluster: "mutation createCluster($input: CreateClusterInput!) {answer: createCluster(input: $input) {errors {...Refusals} cluster {...ClusterFields}}}\n" + Refusals + ClusterFields,
+  updateCluster: "mutation updateCluster($input: UpdateClusterInput!) {answer: updateCluster(input: $input) {errors {...Refusals} cluster {...ClusterFields}}}\n" + Refusals + ClusterFields,
+  deleteCluster: "mutation deleteCluster($input: DeleteClusterInput!) {answer: deleteCluster(input: $input) {errors {...Refusals}}}\n" + Refusals,
+  updateSite: "mutation updateSite($input: UpdateSiteInput!) {answer: updateSite(input: $input) {errors {...Refusals} site {...SiteFields}}}\n" + Refusals + SiteFields,
+  nodes: "query nodes($filter: NodeFilter, $first: Int!, $after: String, $orderBy: NodeOrder) {nodes(filter: $filter, first: $first, after: $after, orderBy: $orderBy) {nodes {...NodeFields} pageInfo {hasNextPage endCursor}}}\n" + NodeFields,
+  nodeNames: "query nodeNames($filter: NodeFilter, $first: Int!, $after: String) {nodes(filter: $filter, first: $first, after: $after) {nodes {id name} pageInfo {hasNextPage endCursor}}}\n",
+  firstAndLastName: "query firstAndLastName($filter: NodeFilter, $first: Int!) {nodes(filter: $filter, first: $first) {nodes {name}} end: nodes(filter: $filter, last: 1) {nodes {name}}}\n",
+  node: "query node($name: String!) {node(by: {name: $name}) {...NodeFields targetState controller macs automaticCleaning diskless powerCheckedAt powerDrift powerProblem createdAt fault {kind message since} image {name} operations(first: 5) {nodes {uuid kind state createdAt}} transitions(last: 5) {nodes {at from to event reason actor}}}}\n" + NodeFields,
+  nodesWhy: "query nodesWhy($filter: NodeFilter, $first: Int!, $after: String) {nodes(filter: $filter, first: $first, after: $after) {nodes {name state presence maintenance {reason} fault {message} lastError {code message step at} currentRun {state waiting {description} currentStep {name progressPercent} operation {uuid kind}} actions {action allowed mutation}} pageInfo {hasNextPage endCursor}}}\n",
+  nodeTransitions: "subscription nodeTransitions($filter: NodeFilter, $after: String, $snapshot: Boolean!) {item: nodeTransitions(filter: $filter, after: $after, snapshot: $snapshot) {__typename ... on NodeSnapshot {cursor node {name state}} ... on Transition {cursor at nodeName event from to step reason actor operation {uuid}} ... on StreamBookmark {cursor snapshotComplete} ... on StreamReset {cursor code}}}\n",
+  operations: "query operations($filter: OperationFilter, $first: Int!, $after: String) {operations(filter: $filter, first: $first, after: $after) {nodes {...OperationFields} pageInfo {hasNextPage endCursor}}}\n" + OperationFields,
+  operation: "query operation($id: ID!) {operation(id: $id) {...OperationFields onFailure maxParallel failureConsequence variables failures(first: 20, nodesMax: 20) {...Failures} runs(first: 50) {nodes {nodeName state currentStep {name progressPercent} failure {message} waiting {description}}}}}\n" + OperationFields + Failures,
+  operationUuids: "query operationUuids($first: Int!) {operations(first: $first) {nodes {uuid kind state}}}\n",
+  operationFailures: "query operationFailures($id: ID!) {operation(id: $id) {failures(first: 20, nodesMax: 20) {...Failures}}}\n" + Failures,
+  operationChanges: "subscription operationChanges($ids: [ID!]!, $after: String, $snapshot: Boolean!) {item: operationChanges( filter: {ids: $ids} after: $after snapshot: $snapshot ) {__typename ... on OperationUpserted {cursor at changed operation {...OperationFields}} ... on OperationLeft {cursor id} ... on StreamBookmark {cursor snapshotComplete caughtUp} ... on StreamReset {cursor code}}}\n" + OperationFields,
+  runChanges: "subscription runChanges($operation: ID!, $after: String, $snapshot: Boolean!) {item: runChanges(operation: $operation, after: $after, snapshot: $snapshot) {__typename ... on RunUpserted {cursor at run {id nodeName state currentStep {name progressPercent} waiting {description}}} ... on StreamBookmark {cursor snapshotComplete caughtUp} ... on StreamReset {cursor code}}}\n",
+  runsOf: "query runsOf($id: ID!, $after: String) {operation(id: $id) {runs(first: 100, after: $after) {nodes {id nodeName} pageInfo {hasNextPage endCursor}}}}\n",
+  runLogPage: "query runLogPage($id: ID!, $after: String) {run(id: $id) {log(first: 100, after: $after) {nodes {at attempt step text cursor} pageInfo {hasNextPage endCursor}}}}\n",
+  runLog: "subscription runLog($id: ID!, $after: String) {item: runLog(id: $id, after: $after) {__typename ... on LogLine {cursor at attempt step text} ... on StreamReset {cursor code}}}\n",
+  clusters: "query clusters($first: Int!, $after: String) {clusters(first: $first, after: $after) {nodes {...ClusterFields} pageInfo {hasNextPage endCursor}}}\n" + ClusterFields,
+  cluster: "query cluster($name: String!) {cluster(by: {name: $name}) {...ClusterFields image {name} ...HostGroups pendingChanges {count groupCount groups {reason nodeCount needsReinstall nodes(first: 5) {name}}}}}\n" + ClusterFields + HostGroups,
+  clusterNames: "query clusterNames {clusters(first: 100) {nodes {name}}}\n",
+  clusterSettings: "query clusterSettings($name: String!) {cluster(by: {name: $name}) {id name revision nodeCounts {state count} variables ...HostGroups}}\n" + HostGroups,
+  hostGroupNames: "query hostGroupNames($name: String!) {cluster(by: {name: $name}) {hostGroups {name} otherHostGroups}}\n",
+  site: "query site {site {...SiteFields}}\n" + SiteFields,
+  viewer: "query viewer {viewer {subject displayName roles scope} service {version}}\n",
 };
 
 /** The data of each answer. A field of only some types of an interface or a union may be absent. */
