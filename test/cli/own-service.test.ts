@@ -32,6 +32,12 @@ test("with the settings of a service each command finds it, and trusts its certi
   expect(stdout).toContain('"subject": "token"');
 });
 
+test("completion finds it too", async () => {
+  await command("clusters", "create", "own-cluster");
+  const { stdout } = await command("__complete", "clusters", "apply", "own");
+  expect(stdout).toBe("own-cluster\n");
+});
+
 test("at another address the certificate is not trusted", async () => {
   const elsewhere = command("query", DOCUMENT, "--server", `https://localhost:${port}`);
   await expect(elsewhere).rejects.toThrow(/certificate/);

@@ -1,4 +1,6 @@
 /** Completion of bash: the function that bash calls, and the hidden command `__complete` that it calls in turn. */
+import { once } from "node:events";
+import { request } from "node:http";
 import type { IncomingMessage } from "node:http";
 import { json } from "node:stream/consumers";
 import { completeFilter } from "../../client/src/filter-language.ts";
@@ -105,19 +107,20 @@ async function operationIds(): Promise<string[]> {
   return ((await answer("operationUuids", { first: 20 }))?.operations.nodes ?? []).map(({ uuid }) => uuid);
 }
 
-/** The answer of the service; null if it does not come at once. In Node 20 fetch takes as long to load as the rest. */
+/**
+ * The answer of the service; null if it does not come at once. In Node 20 fetch takes as long to load as the rest, and
+ * only over TLS is it needed: it trusts the certificate of the service on this host.
+ */
 async function answer<Name extends keyof Answers>(name: Name, variables: Variables): Promise<Answers[Name] | null> {
   try {
     const { url, token } = resolveEndpoint({}, ANSWER_MS);
     const headers = { "content-type": "application/json", ...authorization({ token }) };
     const options = { method: "POST", headers, signal: AbortSignal.timeout(ANSWER_MS) };
-    const { request } = await (url.startsWith("https:") ? import("node:https") : import("node:http"));
-    const response = await new Promise<IncomingMessage>((resolve, reject) => {
-      request(url, options, resolve)
-        .on("error", reject)
-        .end(JSON.stringify({ query: REQUESTS[name], variables }));
-    });
-    return ((await json(response)) as { readonly data: Answers[Name] }).data;
+    const body = JSON.stringify({ query: REQUESTS[name], variables });
+    const read = url.startsWith("https:")
+      ? fetch(url, { ...options, body }).then((response) => response.json())
+      : once(request(url, options).end(body), "response").then(([response]) => json(response as IncomingMessage));
+    return ((await read) as { readonly data: Answers[Name] }).data;
   } catch {
     return null;
   }
