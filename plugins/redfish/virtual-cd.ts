@@ -52,12 +52,12 @@ async function isSetDirectly(service: RedfishService, { path, resource }: Locate
   const own = paths.find((one) => one.endsWith(text(resource, "Id") ?? "")) ?? link(resource, "Attributes");
   const found = own ?? `${path.replace(/\/$/, "")}/Attributes`;
   const read = async () => at(await service.find(found, "settings of the manager"), "Attributes");
-  const names = { [`ServerBoot.1.${ONCE}`]: "Enabled", [`ServerBoot.1.${DEVICE}`]: VIRTUAL_CD };
-  const isSet = async () => text(await read(), `ServerBoot.1.${DEVICE}`) === VIRTUAL_CD;
+  const wanted = { [`ServerBoot.1.${ONCE}`]: "Enabled", [`ServerBoot.1.${DEVICE}`]: VIRTUAL_CD };
   try {
     if (text(await read(), `ServerBoot.1.${DEVICE}`) === undefined) return false;
-    await service.patch(found, { Attributes: names }, "set the boot device to the virtual CD");
-    return await isSet();
+    await service.patch(found, { Attributes: wanted }, "set the boot device to the virtual CD");
+    const now = await read();
+    return Object.entries(wanted).every(([name, value]) => text(now, name) === value);
   } catch (error) {
     onlyFailed(error);
     if (error instanceof RedfishError && error.kind === "AUTHENTICATION") throw error;

@@ -483,15 +483,15 @@ const CRITICAL_ERROR = {
 const managerOf = ({ bmc }: QuirkRequest) => `/Managers/${bmc.traits.ids.manager}`;
 const isAttributes = (request: QuirkRequest) => request.path === `${managerOf(request)}/Attributes`;
 const IMPORT = "ImportSystemConfiguration";
+const [BOOT_ONCE, FIRST_DEVICE] = ["ServerBoot.1.BootOnce", "ServerBoot.1.FirstBootDevice"];
 
 /** Settings of the manager, which decide the next start. */
 function attributesAnswer(request: QuirkRequest): Answer | undefined {
-  const { state } = request.bmc;
   if (!isAttributes(request)) return undefined;
-  const wanted = objectAt(request.body, "Attributes");
-  if (request.method === "PATCH") state.virtualCd = wanted["ServerBoot.1.FirstBootDevice"] === "VCD-DVD";
-  const device = state.virtualCd ? "VCD-DVD" : "Normal";
-  const Attributes = { "ServerBoot.1.BootOnce": "Enabled", "ServerBoot.1.FirstBootDevice": device };
+  const { [BOOT_ONCE]: once, [FIRST_DEVICE]: device } = objectAt(request.body, "Attributes");
+  if (request.method === "PATCH") request.bmc.state.virtualCd = once === "Enabled" && device === "VCD-DVD";
+  const [shownOnce, shown] = request.bmc.state.virtualCd ? ["Enabled", "VCD-DVD"] : ["Disabled", "Normal"];
+  const Attributes = { [BOOT_ONCE]: shownOnce, [FIRST_DEVICE]: shown };
   return { status: 200, body: resource("DellAttributes.v1_0_0", request.path, { Id: "Attributes", Attributes }) };
 }
 

@@ -62,25 +62,17 @@ async function apply(service: RedfishService, call: CleanCall<Args>): Promise<St
   const changes = Object.fromEntries(names.map((name) => [name, settings[name]]));
   const isSent = names.every((name) => attributes.get(name)?.pending === changes[name]);
   const task = isSent ? [] : await send(service, call, bios, changes).catch(onlyHeld);
-  if (task === undefined)
-    return restartFor(service, call, {
-      changed: names,
-      task: [],
-      checks: 0,
-      restarted: false,
-      resent: false,
-      held: true,
-    });
   // The answer was lost. The settings for the next start show whether the BMC has the change.
   if (task === null) return { kind: "wait", seconds: POLL_SECONDS, memo: "SENT" };
-  call.log(`BIOS settings for the next start: ${names.join(", ")}.`);
+  const held = task === undefined;
+  if (!held) call.log(`BIOS settings for the next start: ${names.join(", ")}.`);
   return restartFor(service, call, {
     changed: names,
-    task,
+    task: task ?? [],
     checks: 0,
     restarted: false,
     resent: false,
-    held: false,
+    held,
   });
 }
 
