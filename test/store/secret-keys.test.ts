@@ -1,4 +1,5 @@
 /** Master keys: what a start accepts, and what it says about others. */
+import { createSecretKey } from "node:crypto";
 import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -39,7 +40,7 @@ async function aDatabase() {
 }
 
 test("a value is opened only at its place, with its key, and unchanged", () => {
-  const key = { id: "k1", bytes: Buffer.alloc(32, 1) };
+  const key = { id: "k1", secret: createSecretKey(Buffer.alloc(32, 1)) };
   const place = ["node_secrets", "7", "redfish", "password"] as const;
   const encrypted = encrypt(key, place, "s3cret");
   expect(encrypted).toMatch(/^v1\.k1\.[\w-]+$/);
@@ -53,7 +54,7 @@ test("a value is opened only at its place, with its key, and unchanged", () => {
   ];
   for (const other of others) expect(decrypt(key, other, encrypted)).toBeNull();
   expect(decrypt({ ...key, id: "k2" }, place, encrypted)).toBeNull();
-  expect(decrypt({ ...key, bytes: Buffer.alloc(32, 2) }, place, encrypted)).toBeNull();
+  expect(decrypt({ ...key, secret: createSecretKey(Buffer.alloc(32, 2)) }, place, encrypted)).toBeNull();
   expect(decrypt(key, place, `${encrypted.slice(0, -2)}AA`)).toBeNull();
 });
 

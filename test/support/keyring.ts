@@ -1,4 +1,5 @@
 /** The keyring of a test database, and secrets read as the engine reads them. */
+import { createSecretKey } from "node:crypto";
 import type { Database } from "../../src/store/postgres/database.ts";
 import { openKeyring, orThrow } from "../../src/store/secrets/keyring.ts";
 import type { Keyring } from "../../src/store/secrets/keyring.ts";
@@ -10,7 +11,10 @@ import type { Secrets } from "../../src/store/nodes/nodes.ts";
 export const TEST_KEYS = `test:${Buffer.alloc(32, 7).toString("base64")}`;
 
 export function testKeyring(database: Pick<Database, "reader" | "transaction">): Promise<Keyring> {
-  return openKeyring(database, { keys: [{ id: "test", bytes: Buffer.alloc(32, 7) }], source: "The test" });
+  return openKeyring(database, {
+    keys: [{ id: "test", secret: createSecretKey(Buffer.alloc(32, 7)) }],
+    source: "The test",
+  });
 }
 
 export async function secretsOf(database: Pick<Database, "reader" | "transaction">, nodeId: string): Promise<Secrets> {

@@ -3,14 +3,15 @@
  * process keeps the data keys that it has met, and loads one that another process has added when it meets a value of
  * it. Decision 0072.
  */
-import { createHash, createHmac, hkdfSync, randomBytes } from "node:crypto";
+import { createHash, createHmac, createSecretKey, hkdfSync } from "node:crypto";
+import type { KeyObject } from "node:crypto";
 import { asc, eq, sql } from "drizzle-orm";
 import { SettingError } from "../../errors.ts";
 import type { Database, Reader, Tx } from "../postgres/database.ts";
 import type { StoredJson } from "../records.ts";
 import { secretKeys } from "../tables.ts";
 import type { runs } from "../tables.ts";
-import { decrypt, encrypt, keyIdOf, KEY_BYTES } from "./cipher.ts";
+import { decrypt, encrypt, keyIdOf, KEY_BYTES, newKey, textOfKey } from "./cipher.ts";
 import type { Key, Place } from "./cipher.ts";
 import { idsOf } from "./master-keys.ts";
 import type { MasterKeys } from "./master-keys.ts";
@@ -139,7 +140,7 @@ export class Keyring {
 
   /** The data keys are locked. The first one is the key of all secrets at once. */
   async #add(tx: Tx, rows: readonly DataKeyRow[]): Promise<string> {
-    const key = { id: randomBytes(4).toString("hex"), bytes: randomBytes(KEY_BYTES) };
+    const key = newKey();
     const newest = rows.at(-1);
     await tx.insert(secretKeys).values({
       id: key.id,
@@ -164,8 +165,8 @@ export class Keyring {
     const { keys, source } = this.#masters ?? { keys: [], source: "OSTLER_SECRET_KEYS" };
     const id = masterIdOf(row);
     const master = keys.find((one) => one.id === id);
-    const bytes = master && decrypt(master, placeOf(row), row.wrapped);
-    if (bytes) return { id: row.id, bytes: Buffer.from(bytes, "base64") };
+    const text = master && decrypt(master, placeOf(row), row.wrapped);
+    if (text) return { id: row.id, secret: createSecretKey(text, "base64") };
     const from = source.replace(/^The/, "the");
     const others = keys.length === 0 ? "does not exist" : `has only ${idsOf(keys)}`;
     const why = master ? `the key ${id} of ${from} is another one` : `${from} ${others}`;
@@ -193,7 +194,7 @@ export class Keyring {
 
 export const NO_KEYS = "OSTLER_SECRET_KEYS is off, so that there are no keys. Set it to a master key first.";
 
-export type CallbackKey = string | Buffer;
+export type CallbackKey = string | KeyObject;
 
 /** A run, as far as the key of its callbacks is derived from it. */
 type CallbackSalt = Pick<typeof runs.$inferSelect, "id" | "callbackSecret" | "callbackKey">;
@@ -229,13 +230,13 @@ export function masterIdOf({ wrapped }: Pick<DataKeyRow, "wrapped">): string {
 }
 
 function wrap(master: Key, key: Key): string {
-  return encrypt(master, placeOf(key), key.bytes.toString("base64"));
+  return encrypt(master, placeOf(key), textOfKey(key));
 }
 
 function placeOf({ id }: Pick<Key, "id">): Place {
   return ["secret_keys", id];
 }
 
-function derived({ bytes }: Key, salt: string, purpose: string): Buffer {
-  return Buffer.from(hkdfSync("sha256", bytes, salt, `ostler ${purpose}`, KEY_BYTES));
+function derived({ secret }: Key, salt: string, purpose: string): KeyObject {
+  return createSecretKey(Buffer.from(hkdfSync("sha256", secret, salt, `ostler ${purpose}`, KEY_BYTES)));
 }

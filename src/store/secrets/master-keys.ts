@@ -2,12 +2,12 @@
  * Master keys, which encrypt the data keys: of a variable or a file for a database server, in a file of its own for the
  * embedded database. Messages name ids of keys, and never a text that may be a key.
  */
-import { randomBytes } from "node:crypto";
+import { createSecretKey } from "node:crypto";
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { messageOf, SettingError } from "../../errors.ts";
 import { createFolderDurably, writeDurably } from "../../runtime/durable-files.ts";
-import { KEY_BYTES, KEY_ID } from "./cipher.ts";
+import { KEY_BYTES, KEY_ID, newKey, textOfKey } from "./cipher.ts";
 import type { Key } from "./cipher.ts";
 
 export interface MasterKeys {
@@ -55,9 +55,9 @@ export function readMasterKeys({
 }
 
 function makeFile(file: string): Key {
-  const key = { id: randomBytes(4).toString("hex"), bytes: randomBytes(KEY_BYTES) };
+  const key = newKey();
   createFolderDurably(join(file, ".."), 0o700);
-  writeDurably(file, `${key.id}:${key.bytes.toString("base64")}\n`, 0o600);
+  writeDurably(file, `${key.id}:${textOfKey(key)}\n`, 0o600);
   return key;
 }
 
@@ -96,7 +96,7 @@ function parseKeys(text: string, source: string): Key[] {
       );
     const bytes = Buffer.from(encoded, "base64");
     const isBase64 = /^[A-Za-z0-9+/]+={0,2}$/.test(encoded);
-    if (isBase64 && bytes.length === KEY_BYTES) return { id, bytes };
+    if (isBase64 && bytes.length === KEY_BYTES) return { id, secret: createSecretKey(bytes) };
     const flaw = isBase64 ? `has ${bytes.length} bytes, not ${KEY_BYTES}` : "is not base64";
     throw new SettingError(`Master key ${id} of ${source} ${flaw}. Make one with \`${MAKE_ONE}\`.`);
   });
