@@ -98,6 +98,8 @@ export interface StreamRequest<Cursor> {
 export const BATCH = 100;
 /** Longest time without an item. */
 const BOOKMARK_MS = 10_000;
+/** Bookmarks of all streams are due at the same moments, so that a process with idle streams wakes up for many at once. */
+const BOOKMARK_GRID_MS = 1_000;
 /** How long a snapshot is held for its reader; after that the stream ends with TOO_SLOW. */
 const SNAPSHOT_HELD_MS = 300_000;
 
@@ -157,7 +159,7 @@ class Stream<Row, Item extends ItemAt<Cursor>, Cursor extends LogCursor> impleme
     const caughtUp = this.#caughtUp();
     const sent = caughtUp ? [...found, caughtUp] : found;
     const items = sent.length > 0 ? sent : this.#markers();
-    if (items.length === 0) return { pauseMs: this.#isBehind ? 0 : BOOKMARK_MS - (performance.now() - this.#sentAt) };
+    if (items.length === 0) return { pauseMs: this.#isBehind ? 0 : this.#bookmarkInMs };
     this.#sentAt = performance.now();
     return items;
   }
@@ -212,7 +214,7 @@ class Stream<Row, Item extends ItemAt<Cursor>, Cursor extends LogCursor> impleme
 
   /** Items sent between rows: the end at a shutdown, or a bookmark. */
   #markers(): readonly (Bookmark<Cursor> | Reset<Cursor>)[] {
-    const isSilent = performance.now() - this.#sentAt >= BOOKMARK_MS;
+    const isSilent = this.#bookmarkInMs <= 0;
     if (this.#cursor === null) {
       if (this.#tail.closed) return this.#end(this.#source.beforeFirst, "SHUTTING_DOWN");
       return isSilent ? [bookmark(this.#source.beforeFirst)] : [];
@@ -220,6 +222,11 @@ class Stream<Row, Item extends ItemAt<Cursor>, Cursor extends LogCursor> impleme
     this.#wasLive ||= !this.#isBehind;
     if (!this.#isBehind && this.#tail.closed) return this.#end(this.#cursor, "SHUTTING_DOWN");
     return isSilent ? [bookmark(this.#cursor)] : [];
+  }
+
+  get #bookmarkInMs(): number {
+    const due = this.#sentAt + BOOKMARK_MS;
+    return due - (due % BOOKMARK_GRID_MS) - performance.now();
   }
 
   get #newest(): number {
