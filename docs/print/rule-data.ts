@@ -1669,6 +1669,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "The first agent that reports has the session. A second one with the same secret is refused, counted, logged and recorded with the run.",
       },
       {
+        id: "R-1398",
+        rule: "An agent that reports a MAC address of another node, and none of its own node's, gets no task and is ordered to power off; its step fails and names the other node.",
+      },
+      {
         id: "R-462",
         rule: "A session ends with its run and with a later session of the node: its agent is ordered to power off. The agent of an aborted task is ordered to cancel, and its result is not taken.",
       },

@@ -98,7 +98,7 @@ export interface StreamRequest<Cursor> {
 export const BATCH = 100;
 /** Longest time without an item. */
 const BOOKMARK_MS = 10_000;
-/** Bookmarks of all streams are due at the same moments, so that a process with idle streams wakes up for many at once. */
+/** Bookmarks of all streams are due at the same moments, so that a process wakes up for many at once. */
 const BOOKMARK_GRID_MS = 1_000;
 /** How long a snapshot is held for its reader; after that the stream ends with TOO_SLOW. */
 const SNAPSHOT_HELD_MS = 300_000;

@@ -242,6 +242,32 @@ describe("agent session", () => {
     expect(answers.filter((answer) => answer === "STRANGER")).toHaveLength(1);
   });
 
+  test("agent session: an agent on the machine of another node gets no task, and its step fails [R-1398]", async () => {
+    const giveMac = (node: TestNode, mac: string) =>
+      ostler.test.sql`insert into node_macs (mac, node_id, source) values (${mac}, ${node.id}, 'GIVEN')`;
+    const other = await ostler.aNode().in("AVAILABLE").with("agented").made();
+    await giveMac(other, "b0:26:28:00:00:0b");
+    for (const driver of ["agented", "hasty"]) {
+      const { node, id } = await cleaning(driver);
+      const from = (...macs: readonly string[]) =>
+        ostler.engine.agents.poll(bearerOf(node), { ...report(), macs: [...macs, "b0:26:28:00:00:99"] });
+      expect(await from("B0-26-28-00-00-0B")).toEqual({ do: "power_off" });
+      const { state, firstFailure } = await ostler.operationEnds(id);
+      expect([state, firstFailure?.message]).toEqual([
+        "FAILED",
+        expect.stringContaining(`MAC address b0:26:28:00:00:0b of node ${other.name}, and none of node ${node.name}`),
+      ]);
+      expect(await ostler.engine.agents.isOpen(bearerOf(node))).toBe(false);
+    }
+    // A network card that was moved, beside the machine's own.
+    const { node, id } = await cleaning("agented");
+    await giveMac(node, "b0:26:28:00:00:0a");
+    const macs = ["b0:26:28:00:00:0b", "b0:26:28:00:00:0a"];
+    expect(await ostler.engine.agents.poll(bearerOf(node), { ...report(), macs })).toMatchObject({ do: "wait" });
+    await ostler.engine.agents.result(bearerOf(node), "one", done(await ordered(node)));
+    expect((await ostler.operationEnds(id)).state).toBe("SUCCEEDED");
+  });
+
   test("agent session: the agent of an ended run is ordered to power off [R-462]", async () => {
     const { node, id } = await cleaning("agented");
     await ostler.engine.agents.poll(bearerOf(node), report());

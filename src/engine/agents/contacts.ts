@@ -7,7 +7,14 @@
  */
 import { randomUUID } from "node:crypto";
 import type { AgentResult } from "../../drivers/driver.ts";
-import { agentSessionById, countStranger, endTask, fixAgent, noteSeen } from "../../store/runs/agent-sessions.ts";
+import {
+  agentSessionById,
+  closeAgentSession,
+  countStranger,
+  endTask,
+  fixAgent,
+  noteSeen,
+} from "../../store/runs/agent-sessions.ts";
 import type { AgentSessionView } from "../../store/runs/agent-sessions.ts";
 import { attemptsUnderWay, updateAttempt } from "../../store/runs/attempts.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
@@ -23,7 +30,7 @@ import { REJECTED_MAX, deliverCallback } from "../execution/boundary/callback.ts
 import { AGENT_PROTOCOL } from "../input/agent-media.ts";
 import { createRedactor } from "../input/secret-redactor.ts";
 import type { Redactor } from "../input/secret-redactor.ts";
-import { authenticated } from "./agent-parts.ts";
+import { authenticated, macOfOtherNode } from "./agent-parts.ts";
 import type { AgentParts } from "./agent-parts.ts";
 import type { AgentOrder, AgentReport, Bearer, NoAgent, ResultAnswer } from "./agents.ts";
 import { IDLE_SECONDS, currentTask, orderFor } from "./orders.ts";
@@ -113,15 +120,19 @@ export class AgentContacts {
     });
   }
 
-  /** The first contact. False: another agent, or another request of this one, was faster. */
+  /** The first contact. False: another agent, or another request of this one, was faster, or the session was ended. */
   #meet({ session, run }: AgentSessionView, report: AgentReport): Promise<boolean> {
     return this.#parts.transact(async (transaction) => {
       const { tx } = transaction;
       const locked = await lockRun(tx, run.id);
-      if (!(await fixAgent(tx, session.id, report.instance, identityOf(report)))) return false;
+      const agent = identityOf(report);
+      if (!(await fixAgent(tx, session.id, report.instance, agent))) return false;
       // Read under the lock: a step that has assigned a task meanwhile waits for its result, not for the contact.
       const now = await agentSessionById(tx, session.id);
-      if (locked && now?.session.task === null) await deliverCallback(transaction, locked, CONTACT);
+      const other = await macOfOtherNode(tx, session.nodeId, agent.macs);
+      if (other) await closeAgentSession(tx, run.id);
+      if (locked && (other || now?.session.task === null)) await deliverCallback(transaction, locked, CONTACT);
+      if (other) return false;
       transaction.afterCommit(() =>
         this.#parts.log.info(
           { node: run.nodeName, runId: run.id, session: session.id, version: report.version },

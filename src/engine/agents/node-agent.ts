@@ -31,6 +31,7 @@ import { agentProblem } from "../input/agent-media.ts";
 import type { Provisioning } from "../input/agent-media.ts";
 import { macOf } from "../../runtime/mac-address.ts";
 import type { Transaction } from "../transaction.ts";
+import { macOfOtherNode } from "./agent-parts.ts";
 import type { AgentParts } from "./agent-parts.ts";
 import { hashOfSecret, newSecret } from "./secrets.ts";
 
@@ -58,7 +59,7 @@ export class StepAgent implements NodeAgent {
     const { runId, node } = this.#entry;
     const own = await newestAgentSession(this.#parts.reader, runId);
     if (own) {
-      this.#refuseTwoMachines(own);
+      await this.#refuseOtherMachine(own);
       return statusOf(own);
     }
     // A restart of a run that has installed a system waits for the report of that system.
@@ -106,7 +107,7 @@ export class StepAgent implements NodeAgent {
     const { attempt, step } = this.#entry;
     await this.#change(async ({ tx }, run) => {
       const session = await newestAgentSession(tx, run.id);
-      if (session) this.#refuseTwoMachines(session);
+      if (session) await this.#refuseOtherMachine(session);
       if (!session || session.endedAt !== null)
         throw new Error("No session of the agent is open. Open one before you assign a task.");
       const { keyring } = this.#parts;
@@ -144,10 +145,20 @@ export class StepAgent implements NodeAgent {
     return `${url}/home/${id}.${secret}`;
   }
 
-  /** Fails the attempt during which two addresses fetched the boot script: one of them is another machine. */
-  #refuseTwoMachines({ bootAddresses, endedAt }: AgentSessionRow): void {
+  /**
+   * Fails the attempt during which two addresses fetched the boot script, of which one is another machine's, or the
+   * agent reported from the machine of another node.
+   */
+  async #refuseOtherMachine({ bootAddresses, endedAt, agent }: AgentSessionRow): Promise<void> {
     const { node, attempt } = this.#entry;
-    if (bootAddresses.length < 2 || endedAt === null || endedAt < attempt.startedAt) return;
+    if (endedAt === null || endedAt < attempt.startedAt) return;
+    const other = await macOfOtherNode(this.#parts.reader, node.id, agent?.macs ?? []);
+    if (other)
+      throw unsupported(
+        `The agent of node ${node.name} reported from a machine with the MAC address ${other.mac} of node ${other.nodeName}, and none of node ${node.name}: its BMC seems to be that of node ${other.nodeName}. The session was ended, and the machine got no task and no user data. Correct the address of the BMC with updateNodes, or inspect both nodes if network cards were moved, then restart the work.`,
+        "OTHER",
+      );
+    if (bootAddresses.length < 2) return;
     throw unsupported(
       `The boot script of node ${node.name} was fetched from two addresses, ${bootAddresses.join(" and ")}. One of them may be another machine that uses its MAC address, so the session was ended, and gets no further task and no user data. Find out which machine has which address, then restart the work; virtual media, or OSTLER_DHCP_LEASES, prevent this.`,
       "OTHER",

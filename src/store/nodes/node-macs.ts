@@ -5,7 +5,7 @@ import { slicesOf } from "../postgres/bulk.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { nodeMacs, nodes } from "../tables.ts";
 
-interface MacOwner {
+export interface MacOwner {
   readonly mac: string;
   readonly nodeId: string;
   readonly nodeName: string;
