@@ -1,5 +1,6 @@
 /** The engine's face: every change goes through it. A function behind it takes the context and the caller first. */
 import type { Registry } from "../drivers/registry.ts";
+import type { Refusal } from "../errors.ts";
 import type { Log } from "../log.ts";
 import { noopObserver } from "../observer.ts";
 import type { Observer } from "../observer.ts";
@@ -26,6 +27,7 @@ import { Prober } from "./discovery/prober.ts";
 import { receiveCallback } from "./execution/boundary/callback.ts";
 import { Runner } from "./execution/runner.ts";
 import type { Provisioning } from "./input/agent-media.ts";
+import { answerEdit, repeatIfTaken } from "./input/edits.ts";
 import type { AbortRequest, StopRequest } from "./input/interrupt-request.ts";
 import type { NodeSelector } from "./input/node-selector.ts";
 import { abortWork } from "./interruption/abort.ts";
@@ -257,6 +259,21 @@ function requestsOf(context: EngineContext, { reader }: Database) {
     ) =>
     (caller: Caller, ...rest: Rest) =>
       handler(context, caller, ...rest);
+  /** The same of a change that throws its refusals. `refused`: its answer then, but for them. */
+  const edit =
+    <Rest extends unknown[], Answer extends { readonly refusals: readonly Refusal[] }>(
+      handler: (context: EngineContext, caller: Caller, ...rest: Rest) => Promise<Answer>,
+      refused: NoInfer<Answer>,
+    ) =>
+    (caller: Caller, ...rest: Rest) =>
+      answerEdit(() => repeatIfTaken(() => handler(context, caller, ...rest)), refused);
+  const refusals: readonly Refusal[] = [];
+  const noNodes = { nodeIds: [], refusals, results: [] };
+  const noCluster = { clusterId: null, refusals };
+  const noRunbook = { runbookId: null, refusals };
+  const noImages = { imageIds: [], refusals };
+  const noAccount = { accountId: null, refusals };
+  const noRole = { role: null, refusals };
   const withGroups = { ...context, groupAdmission: new GroupAdmission() };
   return {
     submit: (caller: Caller, request: VerbRequest) => submitVerb(withGroups, caller, request),
@@ -278,33 +295,33 @@ function requestsOf(context: EngineContext, { reader }: Database) {
     withdrawAbort: handle(withdrawAbort),
     unhold: handle(unhold),
     steerWaves: handle(steerWaves),
-    registerNodes: handle(registerNodes),
-    discoverNodes: handle(discoverNodes),
-    reportPresence: handle(reportPresence),
-    updateNodes: handle(updateNodes),
-    deleteNodes: handle(deleteNodes),
-    setMaintenance: handle(setMaintenance),
-    clearMaintenance: handle(clearMaintenance),
-    setRetired: handle(setRetired),
-    clearRetired: handle(clearRetired),
-    createCluster: handle(createCluster),
-    updateCluster: handle(updateCluster),
-    deleteCluster: handle(deleteCluster),
-    createRunbook: handle(createRunbook),
-    updateRunbook: handle(updateRunbook),
-    deleteRunbook: handle(deleteRunbook),
-    registerImages: handle(registerImages),
-    updateImage: handle(updateImage),
-    deleteImages: handle(deleteImages),
-    updateSite: handle(updateSite),
-    createAccount: handle(createAccount),
-    updateAccount: handle(updateAccount),
-    createToken: handle(createToken),
-    revokeTokens: handle(revokeTokens),
-    setRoles: handle(setRoles),
-    putRole: handle(putRole),
-    deleteRole: handle(deleteRole),
-    registerDocuments: handle(registerDocuments),
+    registerNodes: edit(registerNodes, noNodes),
+    discoverNodes: edit(discoverNodes, { operationId: null, addresses: [], refusals, replayed: false }),
+    reportPresence: edit(reportPresence, { results: [], refusals }),
+    updateNodes: edit(updateNodes, { isStored: false, results: [], refusals }),
+    deleteNodes: edit(deleteNodes, noNodes),
+    setMaintenance: edit(setMaintenance, noNodes),
+    clearMaintenance: edit(clearMaintenance, noNodes),
+    setRetired: edit(setRetired, noNodes),
+    clearRetired: edit(clearRetired, noNodes),
+    createCluster: edit(createCluster, noCluster),
+    updateCluster: edit(updateCluster, noCluster),
+    deleteCluster: edit(deleteCluster, noCluster),
+    createRunbook: edit(createRunbook, noRunbook),
+    updateRunbook: edit(updateRunbook, noRunbook),
+    deleteRunbook: edit(deleteRunbook, noRunbook),
+    registerImages: edit(registerImages, noImages),
+    updateImage: edit(updateImage, noImages),
+    deleteImages: edit(deleteImages, noImages),
+    updateSite: edit(updateSite, { done: false, refusals }),
+    createAccount: edit(createAccount, noAccount),
+    updateAccount: edit(updateAccount, noAccount),
+    createToken: edit(createToken, { tokenId: null, secret: null, refusals }),
+    revokeTokens: edit(revokeTokens, { tokenIds: [], sessionsEnded: 0, refusals }),
+    setRoles: edit(setRoles, { principal: null, refusals }),
+    putRole: edit(putRole, noRole),
+    deleteRole: edit(deleteRole, noRole),
+    registerDocuments: edit(registerDocuments, { ids: [], refusals }),
     /** The file of an image that the service stores; null for any other id. */
     storedImage: (id: string) => storedImage(reader, context.imageFolder, id),
     /** Receives a machine's callback; `token` is the last part of the path that the machine was given. */

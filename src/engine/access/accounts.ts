@@ -5,7 +5,7 @@ import type { Refusal } from "../../errors.ts";
 import { accountByName, insertAccount, updateAccountRow } from "../../store/access/accounts.ts";
 import type { AccountRow } from "../../store/access/accounts.ts";
 import type { Reader } from "../../store/postgres/database.ts";
-import { answerEdit, requireNone } from "../input/edits.ts";
+import { requireFreeName, requireNone } from "../input/edits.ts";
 import { nameFlaw } from "../input/name-rules.ts";
 import { editOf } from "../audit/edits.ts";
 import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
@@ -15,24 +15,19 @@ import type { AccessContext } from "./change-access.ts";
 
 export type AccountEdited = { readonly accountId: string | null; readonly refusals: readonly Refusal[] };
 
-const refused = (refusals: readonly Refusal[]): AccountEdited => ({ accountId: null, refusals });
-
 export async function createAccount(
   context: AccessContext,
   caller: Caller,
   { name, displayName = null }: { readonly name: string; readonly displayName?: string | null | undefined },
 ): Promise<AccountEdited> {
-  const create = async () => {
-    requireNone([...nameFlaw(name, ["input", "name"]), ...displayNameFlaws(displayName)]);
-    const accountId = randomUUID();
-    await changeAccess(context, async (transaction) => {
-      await insertAccount(transaction.tx, { id: accountId, name, displayName, createdBy: caller.actor });
-      transaction.audit(caller, { targets: [name], edits: editOf(name, null, { displayName }) });
-    });
-    return { accountId, refusals: [] };
-  };
-  const existing = () => context.transact(({ tx }) => accountByName(tx, name));
-  return answerEdit<AccountEdited>(create, refused, { constraint: "accounts_name", what: "Account", existing });
+  requireNone([...nameFlaw(name, ["input", "name"]), ...displayNameFlaws(displayName)]);
+  const accountId = randomUUID();
+  await changeAccess(context, async (transaction) => {
+    requireFreeName("Account", await accountByName(transaction.tx, name));
+    await insertAccount(transaction.tx, { id: accountId, name, displayName, createdBy: caller.actor });
+    transaction.audit(caller, { targets: [name], edits: editOf(name, null, { displayName }) });
+  });
+  return { accountId, refusals: [] };
 }
 
 /** A change of an account. An absent member stays. */
@@ -48,21 +43,18 @@ export async function updateAccount(
   name: string,
   { displayName, disabled }: AccountChange,
 ): Promise<AccountEdited> {
-  const update = async () => {
-    requireNone(displayNameFlaws(displayName));
-    return changeAccess(context, async (transaction) => {
-      const account = await knownAccount(transaction.tx, name);
-      const changed = {
-        ...(displayName !== undefined && { displayName }),
-        ...(disabled !== undefined && { disabledAt: disabled ? (account.disabledAt ?? new Date()) : null }),
-      };
-      if (Object.keys(changed).length > 0) await updateAccountRow(transaction.tx, account.id, changed);
-      const edits = editOf(account.name, account, { ...account, ...changed });
-      transaction.audit(caller, { targets: [account.name], edits });
-      return { accountId: account.id, refusals: [] };
-    });
-  };
-  return answerEdit<AccountEdited>(update, refused);
+  requireNone(displayNameFlaws(displayName));
+  return changeAccess(context, async (transaction) => {
+    const account = await knownAccount(transaction.tx, name);
+    const changed = {
+      ...(displayName !== undefined && { displayName }),
+      ...(disabled !== undefined && { disabledAt: disabled ? (account.disabledAt ?? new Date()) : null }),
+    };
+    if (Object.keys(changed).length > 0) await updateAccountRow(transaction.tx, account.id, changed);
+    const edits = editOf(account.name, account, { ...account, ...changed });
+    transaction.audit(caller, { targets: [account.name], edits });
+    return { accountId: account.id, refusals: [] };
+  });
 }
 
 /** The account; throws a refusal if there is none of this name. */

@@ -9,7 +9,7 @@ import type { Reader } from "../../store/postgres/database.ts";
 import { MASK } from "../../store/secrets/secrets.ts";
 import type { BoundDocument, DocumentKind } from "../../store/records.ts";
 import { editOf } from "../audit/edits.ts";
-import { answerEdit, requireNone } from "../input/edits.ts";
+import { requireNone } from "../input/edits.ts";
 import { listed } from "../input/name-rules.ts";
 import { DESCRIPTION_LENGTH_MAX, sizeFlaws, textFlaws } from "../input/size-limits.ts";
 import type { Caller } from "../transaction.ts";
@@ -46,41 +46,38 @@ export async function registerDocuments(
   { documents, remove }: { readonly documents: readonly NewDocument[]; readonly remove: readonly string[] },
   read: (text: string) => DocumentReading,
 ): Promise<DocumentsEdited> {
-  const register = async () => {
-    requireNone(lengthFlaws(documents.length, remove.length));
-    const rows = documents.map(({ text, name }, index) => {
-      const path = ["input", "documents", String(index)];
-      const sizes = [
-        ...sizeFlaws("The document", text, [...path, "text"]),
-        ...textFlaws("name", name, DESCRIPTION_LENGTH_MAX, path),
-      ];
-      if (sizes.length > 0) return { flaws: sizes };
-      const { operation, kind, flaws } = read(text);
-      return {
-        flaws: flaws.map((flaw) => invalidInput(flaw, [...path, "text"])),
-        row: { id: documentIdOf(text), text, operation: name ?? operation, kind, registeredBy: caller.actor },
-      };
-    });
-    requireNone(rows.flatMap(({ flaws }) => flaws));
-    const added = rows.flatMap(({ row }) => row ?? []);
-    return changeAccess(context, async (transaction) => {
-      const { tx } = transaction;
-      const pathOf = (index: number) => ["input", "remove", String(index)];
-      const present = await documentsByIds(tx, remove);
-      requireNone([...unknownDocuments(remove, present, pathOf), ...(await inUse(tx, remove))]);
-      await deleteDocumentRows(tx, remove);
-      await insertDocuments(tx, added);
-      if ((await countDocuments(tx)) > DOCUMENTS_MAX) throw new RefusalError([tooMany]);
-      const ids = [...new Set(added.map(({ id }) => id))];
-      const edits = [
-        ...remove.flatMap((id) => editOf(id, { registered: true }, null)),
-        ...added.flatMap(({ id, text }) => editOf(id, null, { text: text.replaceAll(STRINGS, `"${MASK}"`) })),
-      ];
-      transaction.audit(caller, { targets: [...remove, ...ids], edits });
-      return { ids, refusals: [] };
-    });
-  };
-  return answerEdit<DocumentsEdited>(register, (refusals) => ({ ids: [], refusals }));
+  requireNone(lengthFlaws(documents.length, remove.length));
+  const rows = documents.map(({ text, name }, index) => {
+    const path = ["input", "documents", String(index)];
+    const sizes = [
+      ...sizeFlaws("The document", text, [...path, "text"]),
+      ...textFlaws("name", name, DESCRIPTION_LENGTH_MAX, path),
+    ];
+    if (sizes.length > 0) return { flaws: sizes };
+    const { operation, kind, flaws } = read(text);
+    return {
+      flaws: flaws.map((flaw) => invalidInput(flaw, [...path, "text"])),
+      row: { id: documentIdOf(text), text, operation: name ?? operation, kind, registeredBy: caller.actor },
+    };
+  });
+  requireNone(rows.flatMap(({ flaws }) => flaws));
+  const added = rows.flatMap(({ row }) => row ?? []);
+  return changeAccess(context, async (transaction) => {
+    const { tx } = transaction;
+    const pathOf = (index: number) => ["input", "remove", String(index)];
+    const present = await documentsByIds(tx, remove);
+    requireNone([...unknownDocuments(remove, present, pathOf), ...(await inUse(tx, remove))]);
+    await deleteDocumentRows(tx, remove);
+    await insertDocuments(tx, added);
+    if ((await countDocuments(tx)) > DOCUMENTS_MAX) throw new RefusalError([tooMany]);
+    const ids = [...new Set(added.map(({ id }) => id))];
+    const edits = [
+      ...remove.flatMap((id) => editOf(id, { registered: true }, null)),
+      ...added.flatMap(({ id, text }) => editOf(id, null, { text: text.replaceAll(STRINGS, `"${MASK}"`) })),
+    ];
+    transaction.audit(caller, { targets: [...remove, ...ids], edits });
+    return { ids, refusals: [] };
+  });
 }
 
 /** Why the values of variables do not fit a document, as sentences. */

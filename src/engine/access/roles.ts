@@ -6,7 +6,7 @@ import { deleteRoleRow, principalsOfRole, putRoleRow, replaceGrants, rolesByName
 import type { GrantRow, RoleRow } from "../../store/access/grants.ts";
 import { tokensOfRole } from "../../store/access/tokens.ts";
 import type { Reader } from "../../store/postgres/database.ts";
-import { answerEdit, requireNone } from "../input/edits.ts";
+import { requireNone } from "../input/edits.ts";
 import { listed, nameFlaw } from "../input/name-rules.ts";
 import { editOf } from "../audit/edits.ts";
 import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
@@ -29,22 +29,19 @@ export async function setRoles(
   caller: Caller,
   { principal: wanted, roles }: { readonly principal: string; readonly roles: readonly WantedRole[] },
 ): Promise<RolesEdited> {
-  const set = async () => {
-    requireNone(wantedFlaws(roles));
-    return changeAccess(context, async (transaction) => {
-      const { tx } = transaction;
-      const names = roles.map(({ role }) => role);
-      const pathOf = (role: string) => ["input", "roles", String(names.indexOf(role)), "role"];
-      requireNone(unknownRoles(names, await rolesByNames(tx, names), pathOf));
-      const principal = await knownPrincipal(tx, context, wanted);
-      const granted = roles.map(({ role, expiresAt = null }) => ({ role, expiresAt, grantedBy: caller.actor }));
-      const before = await replaceGrants(tx, principal, granted);
-      const edits = editOf(principal, { roles: before.map(shownGrant) }, { roles: granted.map(shownGrant) });
-      transaction.audit(caller, { targets: [principal], edits });
-      return { principal, refusals: [] };
-    });
-  };
-  return answerEdit<RolesEdited>(set, (refusals) => ({ principal: null, refusals }));
+  requireNone(wantedFlaws(roles));
+  return changeAccess(context, async (transaction) => {
+    const { tx } = transaction;
+    const names = roles.map(({ role }) => role);
+    const pathOf = (role: string) => ["input", "roles", String(names.indexOf(role)), "role"];
+    requireNone(unknownRoles(names, await rolesByNames(tx, names), pathOf));
+    const principal = await knownPrincipal(tx, context, wanted);
+    const granted = roles.map(({ role, expiresAt = null }) => ({ role, expiresAt, grantedBy: caller.actor }));
+    const before = await replaceGrants(tx, principal, granted);
+    const edits = editOf(principal, { roles: before.map(shownGrant) }, { roles: granted.map(shownGrant) });
+    transaction.audit(caller, { targets: [principal], edits });
+    return { principal, refusals: [] };
+  });
 }
 
 function shownGrant({ role, expiresAt }: Pick<GrantRow, "role" | "expiresAt">) {
@@ -53,8 +50,6 @@ function shownGrant({ role, expiresAt }: Pick<GrantRow, "role" | "expiresAt">) {
 
 export type RoleEdited = { readonly role: string | null; readonly refusals: readonly Refusal[] };
 
-const refused = (refusals: readonly Refusal[]): RoleEdited => ({ role: null, refusals });
-
 /** Creates a role, or changes it for all that have it. */
 export async function putRole(
   context: AccessContext,
@@ -62,37 +57,32 @@ export async function putRole(
   role: { readonly name: string; readonly scope: Scope; readonly description?: string | null | undefined },
 ): Promise<RoleEdited> {
   const { name, scope, description = null } = role;
-  const put = async () => {
-    const flaws = textFlaws("description", description, DESCRIPTION_LENGTH_MAX);
-    requireNone([...nameFlaw(name, ["input", "name"]), ...flaws]);
-    return changeAccess(context, async (transaction) => {
-      const { tx } = transaction;
-      const [present] = await rolesByNames(tx, [name]);
-      requireNone(builtInFlaws(present));
-      await putRoleRow(tx, { name, scope, description });
-      const edits = editOf(name, present ?? null, { ...present, name, scope, description });
-      transaction.audit(caller, { targets: [name], edits });
-      return { role: name, refusals: [] };
-    });
-  };
-  return answerEdit<RoleEdited>(put, refused);
+  const flaws = textFlaws("description", description, DESCRIPTION_LENGTH_MAX);
+  requireNone([...nameFlaw(name, ["input", "name"]), ...flaws]);
+  return changeAccess(context, async (transaction) => {
+    const { tx } = transaction;
+    const [present] = await rolesByNames(tx, [name]);
+    requireNone(builtInFlaws(present));
+    await putRoleRow(tx, { name, scope, description });
+    const edits = editOf(name, present ?? null, { ...present, name, scope, description });
+    transaction.audit(caller, { targets: [name], edits });
+    return { role: name, refusals: [] };
+  });
 }
 
 /** Deletes a role that nothing has. */
 export async function deleteRole(context: AccessContext, caller: Caller, name: string): Promise<RoleEdited> {
-  const remove = async () =>
-    changeAccess(context, async (transaction) => {
-      const { tx } = transaction;
-      const present = await rolesByNames(tx, [name]);
-      requireNone(unknownRoles([name], present, () => ["input", "name"]));
-      requireNone(builtInFlaws(present[0]));
-      const users = [...(await principalsOfRole(tx, name)), ...(await tokensOfRole(tx, name))];
-      if (users.length > 0) throw new RefusalError([inUse(name, users)]);
-      await deleteRoleRow(tx, name);
-      transaction.audit(caller, { targets: [name] });
-      return { role: null, refusals: [] };
-    });
-  return answerEdit<RoleEdited>(remove, refused);
+  return changeAccess(context, async (transaction) => {
+    const { tx } = transaction;
+    const present = await rolesByNames(tx, [name]);
+    requireNone(unknownRoles([name], present, () => ["input", "name"]));
+    requireNone(builtInFlaws(present[0]));
+    const users = [...(await principalsOfRole(tx, name)), ...(await tokensOfRole(tx, name))];
+    if (users.length > 0) throw new RefusalError([inUse(name, users)]);
+    await deleteRoleRow(tx, name);
+    transaction.audit(caller, { targets: [name] });
+    return { role: null, refusals: [] };
+  });
 }
 
 export function unknownRoles(

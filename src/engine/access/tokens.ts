@@ -7,7 +7,7 @@ import { endSessionRows, refuseOlderTokens } from "../../store/access/sessions.t
 import { insertToken, revokeTokenRows, tokensByIds } from "../../store/access/tokens.ts";
 import type { TokenRow } from "../../store/access/tokens.ts";
 import type { BoundDocument } from "../../store/records.ts";
-import { answerEdit, requireNone } from "../input/edits.ts";
+import { requireNone } from "../input/edits.ts";
 import { editOf } from "../audit/edits.ts";
 import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
 import type { Caller } from "../transaction.ts";
@@ -46,30 +46,27 @@ export async function createToken(
   { account: name, role, description, expiresInDays = DAYS_DEFAULT, documents }: NewToken,
   variableFlaws: VariableFlaws = () => [],
 ): Promise<TokenCreated> {
-  const create = async () => {
-    requireNone([...daysFlaws(expiresInDays), ...textFlaws("description", description, DESCRIPTION_LENGTH_MAX)]);
-    return changeAccess(context, async (transaction, version) => {
-      const { tx } = transaction;
-      const account = await knownAccount(tx, name);
-      if (account.disabledAt) throw new RefusalError([disabled(account.name)]);
-      const roles = role === undefined ? [] : [role];
-      requireNone(unknownRoles(roles, await rolesByNames(tx, roles), () => ["input", "role"]));
-      requireNone(await bindingFlaws(tx, documents, variableFlaws));
-      const { text, id, hash } = createApiToken();
-      const limits = {
-        role: role ?? null,
-        description: description ?? null,
-        documents: documents ?? null,
-        expiresAt: new Date(Date.now() + expiresInDays * DAY_MS),
-      };
-      await insertToken(tx, { id, accountId: account.id, hash, ...limits, createdBy: caller.actor, version });
-      // The values that a document has fixed may be secrets; `AccessToken.documents` has them.
-      const edits = editOf(id, null, limits, ["variables"]);
-      transaction.audit(caller, { targets: [account.name, id], edits });
-      return { tokenId: id, secret: text, refusals: [] };
-    });
-  };
-  return answerEdit<TokenCreated>(create, (refusals) => ({ tokenId: null, secret: null, refusals }));
+  requireNone([...daysFlaws(expiresInDays), ...textFlaws("description", description, DESCRIPTION_LENGTH_MAX)]);
+  return changeAccess(context, async (transaction, version) => {
+    const { tx } = transaction;
+    const account = await knownAccount(tx, name);
+    if (account.disabledAt) throw new RefusalError([disabled(account.name)]);
+    const roles = role === undefined ? [] : [role];
+    requireNone(unknownRoles(roles, await rolesByNames(tx, roles), () => ["input", "role"]));
+    requireNone(await bindingFlaws(tx, documents, variableFlaws));
+    const { text, id, hash } = createApiToken();
+    const limits = {
+      role: role ?? null,
+      description: description ?? null,
+      documents: documents ?? null,
+      expiresAt: new Date(Date.now() + expiresInDays * DAY_MS),
+    };
+    await insertToken(tx, { id, accountId: account.id, hash, ...limits, createdBy: caller.actor, version });
+    // The values that a document has fixed may be secrets; `AccessToken.documents` has them.
+    const edits = editOf(id, null, limits, ["variables"]);
+    transaction.audit(caller, { targets: [account.name, id], edits });
+    return { tokenId: id, secret: text, refusals: [] };
+  });
 }
 
 /** Tokens by their ids, all of an account, or the sessions and JWTs of a subject. */
@@ -90,28 +87,26 @@ export async function revokeTokens(
   caller: Caller,
   choice: TokenChoice,
 ): Promise<TokensRevoked> {
-  const revoke = async () =>
-    changeAccess(context, async (transaction, version) => {
-      const { tx } = transaction;
-      if ("subject" in choice) {
-        const subject = await knownPrincipal(tx, context, choice.subject, ["input", "tokens", "subject"]);
-        if (subject.startsWith("group:")) throw new RefusalError([ofGroup(subject)]);
-        await refuseOlderTokens(tx, { subject, version });
-        const ended = await endSessionRows(tx, { subject }, version);
-        transaction.audit(caller, { targets: [subject] });
-        return { tokenIds: [], sessionsEnded: ended.length, refusals: [] };
-      }
-      const which =
-        "ids" in choice
-          ? choice
-          : { accountId: (await knownAccount(tx, choice.account, ["input", "tokens", "account"])).id };
-      if ("ids" in choice) requireNone(unknownTokens(choice.ids, await tokensByIds(tx, choice.ids)));
-      const rows = await revokeTokenRows(tx, which, { revokedBy: caller.actor, version });
-      const tokenIds = rows.map(({ id }) => id);
-      transaction.audit(caller, { targets: [...("account" in choice ? [choice.account] : []), ...tokenIds] });
-      return { tokenIds, sessionsEnded: 0, refusals: [] };
-    });
-  return answerEdit<TokensRevoked>(revoke, (refusals) => ({ tokenIds: [], sessionsEnded: 0, refusals }));
+  return changeAccess(context, async (transaction, version) => {
+    const { tx } = transaction;
+    if ("subject" in choice) {
+      const subject = await knownPrincipal(tx, context, choice.subject, ["input", "tokens", "subject"]);
+      if (subject.startsWith("group:")) throw new RefusalError([ofGroup(subject)]);
+      await refuseOlderTokens(tx, { subject, version });
+      const ended = await endSessionRows(tx, { subject }, version);
+      transaction.audit(caller, { targets: [subject] });
+      return { tokenIds: [], sessionsEnded: ended.length, refusals: [] };
+    }
+    const which =
+      "ids" in choice
+        ? choice
+        : { accountId: (await knownAccount(tx, choice.account, ["input", "tokens", "account"])).id };
+    if ("ids" in choice) requireNone(unknownTokens(choice.ids, await tokensByIds(tx, choice.ids)));
+    const rows = await revokeTokenRows(tx, which, { revokedBy: caller.actor, version });
+    const tokenIds = rows.map(({ id }) => id);
+    transaction.audit(caller, { targets: [...("account" in choice ? [choice.account] : []), ...tokenIds] });
+    return { tokenIds, sessionsEnded: 0, refusals: [] };
+  });
 }
 
 function ofGroup(group: string): Refusal {

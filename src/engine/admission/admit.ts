@@ -88,8 +88,7 @@ async function submit(admission: Admission, admitNow: () => Promise<SubmitAnswer
 async function admitAlone(context: EngineContext, admission: Admission): Promise<SubmitAnswer> {
   const admitInTransaction = () => context.transact((transaction) => admit(transaction, context, admission));
   // A request with the same key may be stored at the same moment: then this one is a replay.
-  const admitOnce = () => repeatIfTaken(["operations_idempotency"], admitInTransaction);
-  return context.knownPlans.retryWithout(admitOnce);
+  return context.knownPlans.retryWithout(() => repeatIfTaken(admitInTransaction));
 }
 
 async function admit(transaction: Transaction, context: EngineContext, admission: Admission): Promise<SubmitAnswer> {

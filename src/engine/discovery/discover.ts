@@ -26,7 +26,7 @@ import type { CheckedSettings } from "../inventory/node-settings.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { parseAddresses } from "./addresses.ts";
-import { repeatIfTaken } from "../input/edits.ts";
+import { requireNone } from "../input/edits.ts";
 
 export interface DiscoverRequest extends Pick<RequestTerms, "idempotencyKey" | "reason" | "dryRun"> {
   /** Host names, IP addresses and CIDR ranges. */
@@ -70,7 +70,7 @@ export async function discoverNodes(
   ];
   const hash = hashOfRequest(request, login);
   const inputHash = await inputHashWith(hash, login.secrets, request);
-  const admit = async (transaction: Transaction): Promise<DiscoverAnswer> => {
+  return context.transact(async (transaction): Promise<DiscoverAnswer> => {
     const { tx } = transaction;
     const replay = await replayOf(tx, caller, request, (stored) => isHashOfInput(hash, login.secrets, stored));
     if (replay) return { ...replay, addresses: replay.operationId === null ? [] : addresses };
@@ -78,14 +78,12 @@ export async function discoverNodes(
     const unknown =
       request.cluster && clusterId === null ? unknownCluster(request.cluster, ["input", "cluster"]).refusals : [];
     const locked = clusterId === null ? [] : await clusterLockRefusals(tx, [clusterId], () => ["input", "cluster"]);
-    const refusals = [...flaws, ...unknown, ...locked];
-    if (refusals.length > 0) return { operationId: null, addresses: [], refusals, replayed: false };
+    requireNone([...flaws, ...unknown, ...locked]);
     if (request.dryRun) return { operationId: null, addresses, refusals: [], replayed: false };
     const admitted = { caller, request, login, addresses, clusterId, inputHash };
     const operationId = await storeDiscovery(transaction, context.keyring, admitted);
     return { operationId, addresses, refusals: [], replayed: false };
-  };
-  return repeatIfTaken(["operations_idempotency"], () => context.transact(admit));
+  });
 }
 
 /** Hash of the request with the names of its secrets only. */

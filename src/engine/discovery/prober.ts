@@ -194,8 +194,7 @@ async function recordProbe(
       await record(transaction, { discovery, keyring, registry }, at, one);
     }
   };
-  // The cluster may have been deleted meanwhile too.
-  return repeatIfTaken(["nodes_name", "nodes_cluster"], () => transact(recordAll));
+  return repeatIfTaken(() => transact(recordAll));
 }
 
 async function record(

@@ -16,12 +16,11 @@ import { nameKey } from "../../store/names.ts";
 import { clustersWithImages } from "../../store/nodes/clusters.ts";
 import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
-import { answerEdit, requireNone } from "../input/edits.ts";
+import { requireNone } from "../input/edits.ts";
 import { listed, nodesText } from "../input/name-rules.ts";
 import { unknownImages } from "../input/unknown-images.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { deleteImageFile, imageFileName } from "./image-files.ts";
-import { refuseImages } from "./images.ts";
 import type { ImagesEdited } from "./images.ts";
 
 interface DeleteImagesRequest {
@@ -39,20 +38,17 @@ export async function deleteImages(
   caller: Caller,
   { images, force = false }: DeleteImagesRequest,
 ): Promise<ImagesEdited> {
-  const remove = async () => {
-    if (images.length === 0)
-      throw new RefusalError([invalidInput("An empty list deletes nothing; name at least one image.", PATH)]);
-    const deleted = await context.transact(async (transaction) => {
-      const rows = await lockNamed(transaction, images);
-      requireNone(await usesOf(transaction, rows, force));
-      await removeImages(transaction.tx, idsOf(rows));
-      transaction.audit(caller, { targets: rows.map(({ name }) => name) });
-      return rows;
-    });
-    await deleteFiles(context, deleted);
-    return { imageIds: idsOf(deleted), refusals: [] };
-  };
-  return answerEdit<ImagesEdited>(remove, refuseImages);
+  if (images.length === 0)
+    throw new RefusalError([invalidInput("An empty list deletes nothing; name at least one image.", PATH)]);
+  const deleted = await context.transact(async (transaction) => {
+    const rows = await lockNamed(transaction, images);
+    requireNone(await usesOf(transaction, rows, force));
+    await removeImages(transaction.tx, idsOf(rows));
+    transaction.audit(caller, { targets: rows.map(({ name }) => name) });
+    return rows;
+  });
+  await deleteFiles(context, deleted);
+  return { imageIds: idsOf(deleted), refusals: [] };
 }
 
 const PATH = ["input", "images"];

@@ -14,7 +14,8 @@ const USER_DATA_BYTES_MAX = 64 * 1024;
 /** Images in one request. */
 export const IMAGES_MAX = 100;
 
-export function imageUrlFlaws(url: string, path: readonly string[]): Refusal[] {
+export function imageUrlFlaws(url: string | undefined, path: readonly string[]): Refusal[] {
+  if (url === undefined) return [];
   // The parser would take the path of http:///a for its host.
   const parsed = /^https?:\/\/[^/\\]/i.test(url) && URL.canParse(url) ? new URL(url) : null;
   if (!parsed || hasControls(url))

@@ -25,7 +25,7 @@ import { nameKey } from "../../store/names.ts";
 import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
-import { answerEdit, inOrderOfList, repeatIfTaken, requireNone, requireRevision } from "../input/edits.ts";
+import { inOrderOfList, requireFreeName, requireNone, requireRevision } from "../input/edits.ts";
 import { IMAGES_MAX, checksumFlaws, imageUrlFlaws, sizesFlaws, userDataBytes, userDataFlaws } from "./image-rules.ts";
 import { labelFlaws, labelRecord, nameFlaw, repeatedNames } from "../input/name-rules.ts";
 import type { GivenLabels } from "../input/name-rules.ts";
@@ -81,11 +81,10 @@ export async function registerImages(
   given: readonly NewImage[],
 ): Promise<ImagesEdited> {
   const flaws = [...countFlaws(given), ...given.flatMap(newImageFlaws), ...repeatedNames(given, ["input", "images"])];
-  const register = async (transaction: Transaction) => {
+  return context.transact(async (transaction) => {
     if (given.some(({ url }) => url === undefined)) await lockImageFiles(transaction.tx);
     const conflicts = [...(await takenNames(transaction, given)), ...(await missingFiles(context, given))];
-    const refusals = inOrderOfList([...flaws, ...conflicts]);
-    if (refusals.length > 0) return refuseImages(refusals);
+    requireNone(inOrderOfList([...flaws, ...conflicts]));
     const rows = given.map(rowOf);
     await insertImages(transaction.tx, rows);
     const userData = given.flatMap((one, index) =>
@@ -94,8 +93,7 @@ export async function registerImages(
     await putSecrets(transaction.tx, context.keyring, SECRETS.imageUserData, userData);
     transaction.audit(caller, { targets: given.map(({ name }) => name) });
     return { imageIds: idsOf(rows), refusals: [] };
-  };
-  return repeatIfTaken(["images_name"], () => context.transact(register));
+  });
 }
 
 function rowOf(image: NewImage) {
@@ -133,7 +131,7 @@ function newImageFlaws(image: NewImage, index: number): Refusal[] {
   return [
     ...nameFlaw(image.name, [...path, "name"]),
     ...textFlaws("description", image.description, DESCRIPTION_LENGTH_MAX, path),
-    ...(image.url === undefined ? [] : imageUrlFlaws(image.url, [...path, "url"])),
+    ...imageUrlFlaws(image.url, [...path, "url"]),
     ...sizesFlaws(image, path),
     ...checksumFlaws(algorithm, value, [...path, "checksum"]),
     ...labelFlaws(image.labels, path),
@@ -179,30 +177,23 @@ export async function updateImage(
   ref: ImageRef,
   change: ImageChange,
 ): Promise<ImagesEdited> {
-  const edit = async () => {
-    requireNone(changeFlaws(change));
-    return context.transact(async (transaction) => {
-      const image = await lockKnown(transaction, ref, change.ifRevision);
-      requireNone(conflictsOf(image, change));
-      const after = await applyChange(transaction, context.keyring, image, change);
-      transaction.audit(caller, { targets: [image.name], edits: editOf(image.name, image, after, ["userData"]) });
-      return { imageIds: [image.id], refusals: [] };
-    });
-  };
-  const existing = () => context.transact(({ tx }) => imageByRef(tx, { name: change.name ?? "" }));
-  const unique = { constraint: "images_name", what: "An image", existing };
-  return answerEdit<ImagesEdited>(edit, refuseImages, unique);
-}
-
-export function refuseImages(refusals: readonly Refusal[]): ImagesEdited {
-  return { imageIds: [], refusals };
+  const { name, ifRevision } = change;
+  requireNone(changeFlaws(change));
+  return context.transact(async (transaction) => {
+    const image = await lockKnown(transaction, ref, ifRevision);
+    requireNone(conflictsOf(image, change));
+    if (name !== undefined) requireFreeName("An image", await imageByRef(transaction.tx, { name }), image.id);
+    const after = await applyChange(transaction, context.keyring, image, change);
+    transaction.audit(caller, { targets: [image.name], edits: editOf(image.name, image, after, ["userData"]) });
+    return { imageIds: [image.id], refusals: [] };
+  });
 }
 
 function changeFlaws({ name, description, url, labels, userData }: ImageChange): Refusal[] {
   return [
-    ...(name === undefined ? [] : nameFlaw(name, ["input", "name"])),
+    ...nameFlaw(name, ["input", "name"]),
     ...textFlaws("description", description, DESCRIPTION_LENGTH_MAX),
-    ...(url === undefined ? [] : imageUrlFlaws(url, ["input", "url"])),
+    ...imageUrlFlaws(url, ["input", "url"]),
     ...labelFlaws(labels, ["input"]),
     ...userDataFlaws(userData, ["input", "userData"]),
   ];

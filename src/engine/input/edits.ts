@@ -1,47 +1,52 @@
-/** The frame of a change of rows, such as clusters or images: it is carried out as a whole, or refused. */
+/** The frames of requests: carried out as a whole, or refused. */
 import { RefusalError, invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 
-/** The constraint that keeps names unique, and the object that has the name already. */
-interface UniqueName {
-  readonly constraint: string;
-  readonly what: string;
-  existing(): Promise<{ readonly name: string } | undefined>;
-}
-
-/** The answer of a change, or the one that `refuse` makes of the refusals that the change throws. */
-export async function answerEdit<Answer>(
+/** The answer of a change, or `refused` with the refusals that the change throws. */
+export async function answerEdit<Answer extends { readonly refusals: readonly Refusal[] }>(
   change: () => Promise<Answer>,
-  refuse: (refusals: readonly Refusal[]) => Answer,
-  name?: UniqueName,
+  refused: Answer,
 ): Promise<Answer> {
   try {
     return await change();
   } catch (error) {
-    if (error instanceof RefusalError) return refuse(error.refusals);
-    if (!name || !violatedConstraint(error)?.startsWith(name.constraint)) throw error;
-    const { name: taken = "of this name" } = (await name.existing()) ?? {};
-    return refuse([invalidInput(`${name.what} ${taken} exists already.`, ["input", "name"])]);
+    if (error instanceof RefusalError) return { ...refused, refusals: error.refusals };
+    throw error;
   }
 }
 
+/** How the names of constraints begin that a request violates if another one was faster. */
+const TAKEN = [
+  ...["nodes", "images", "clusters", "runbooks"].map((table) => `${table}_name`),
+  "node_macs",
+  "nodes_cluster",
+  "operations_idempotency",
+];
+
 /**
- * Makes a change, and makes it again if another request took one of its names, for example, between the check and the
- * write: the check then refuses it. `constraints`: how the names of those begin that such a change violates.
+ * Makes a change, and makes it again if another request took one of its names, its key or its cluster, for example,
+ * between the check and the write: the check then refuses it, or finds the other request.
  */
-export async function repeatIfTaken<Answer>(
-  constraints: readonly string[],
-  change: () => Promise<Answer>,
-): Promise<Answer> {
+export async function repeatIfTaken<Answer>(change: () => Promise<Answer>): Promise<Answer> {
   for (;;) {
     try {
       return await change();
     } catch (error) {
       const violated = violatedConstraint(error);
-      if (!constraints.some((one) => violated?.startsWith(one))) throw error;
+      if (!TAKEN.some((one) => violated?.startsWith(one))) throw error;
     }
   }
+}
+
+/** Throws if the name that a request gives to a row is that of another one. `id`: of the row, if it exists. */
+export function requireFreeName(
+  what: string,
+  found: { readonly id: string; readonly name: string } | undefined,
+  id?: string,
+): void {
+  if (!found || found.id === id) return;
+  throw new RefusalError([invalidInput(`${what} ${found.name} exists already.`, ["input", "name"])]);
 }
 
 /** The refusals of the items of a list, whose paths begin with `input`, the list and the position, in their order. */

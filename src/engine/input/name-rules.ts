@@ -12,8 +12,8 @@ const LABEL = /^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$/;
 /** Labels of one object. */
 export const LABELS_MAX = 64;
 
-export function nameFlaw(name: string, path: readonly string[]): Refusal[] {
-  if (NAME.test(name)) return [];
+export function nameFlaw(name: string | undefined, path: readonly string[]): Refusal[] {
+  if (name === undefined || NAME.test(name)) return [];
   const message = `Invalid name ${JSON.stringify(name)}: use 1–253 letters, digits, dots, dashes or underscores; begin and end with a letter or digit.`;
   return [invalidInput(message, path)];
 }

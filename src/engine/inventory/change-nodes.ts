@@ -1,4 +1,5 @@
 /** The frame of a change of nodes: select, lock, change, answer. It changes all nodes or none. */
+import { RefusalError } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { lockNodes } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
@@ -23,8 +24,6 @@ interface RefusedEdit {
   readonly others: readonly Refusal[];
 }
 
-const REFUSALS_MAX = 100;
-
 interface NodesRequest {
   readonly caller: Caller;
   readonly selector: NodeSelector;
@@ -40,7 +39,7 @@ export async function changeNodes(
 ): Promise<Edited> {
   return context.transact(async (transaction) => {
     const found = await selectNodes(transaction.tx, selector, { lockIn: transaction.tx });
-    if ("refusals" in found) return refuseEdit(found.refusals);
+    if ("refusals" in found) throw new RefusalError(found.refusals);
     const nodeIds = nodeIdsOf(found.nodes);
     await lockFirst?.(transaction, nodeIds);
     const nodes = await lockNodes(transaction.tx, nodeIds);
@@ -55,8 +54,4 @@ export async function changeNodes(
     });
     return { nodeIds: [], refusals: [...summaryOf(results), ...refused.others], results };
   });
-}
-
-export function refuseEdit(refusals: readonly Refusal[]): Edited {
-  return { nodeIds: [], refusals: refusals.slice(0, REFUSALS_MAX), results: [] };
 }

@@ -20,7 +20,7 @@ import type { Tx } from "../../store/postgres/database.ts";
 import { idsOf, nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
-import { answerEdit, requireNone, requireRevision } from "../input/edits.ts";
+import { requireFreeName, requireNone, requireRevision } from "../input/edits.ts";
 import { listed, nameFlaw } from "../input/name-rules.ts";
 import { findCluster, selectNodes, unknownCluster } from "../input/node-selector.ts";
 import type { ClusterRef, NodeSelector } from "../input/node-selector.ts";
@@ -66,17 +66,19 @@ const ELSEWHERE = "in another cluster already. Remove each node from its cluster
 export type ClusterEdited = { readonly clusterId: string | null; readonly refusals: readonly Refusal[] };
 
 export async function createCluster(context: EngineContext, caller: Caller, given: NewCluster): Promise<ClusterEdited> {
-  return editCluster(context, given, async (transaction) => {
+  requireNone(flawsOf(given));
+  return context.transact(async (transaction) => {
     const id = randomUUID();
     const settings = await storedSettings(transaction, context, given, { id, variables: {}, hostGroups: {} });
     const imageId = (await imageIdOf(transaction, given.image)) ?? null;
     const row = { id, name: given.name, project: caller.project, variables: {}, ...settings, imageId };
+    requireFreeName("A cluster", await clusterByName(transaction.tx, given.name));
     await insertCluster(transaction.tx, row);
     const selection = given.nodes && { nodes: given.nodes, path: ["input", "nodes"] };
     const added = (await changeMembers(transaction, row, { add: selection })).added;
     const edits = editOf(given.name, null, { ...settings, imageId }, secretsIn(context, settings));
     transaction.audit(caller, { targets: [given.name, ...added], edits });
-    return id;
+    return { clusterId: id, refusals: [] };
   });
 }
 
@@ -86,11 +88,14 @@ export async function updateCluster(
   ref: ClusterRef,
   change: ClusterChange,
 ): Promise<ClusterEdited> {
-  return editCluster(context, change, async (transaction) => {
+  const { name } = change;
+  requireNone(flawsOf(change));
+  return context.transact(async (transaction) => {
     const cluster = await lockKnown(transaction, ref, change.ifRevision);
     const settings = await storedSettings(transaction, context, change, cluster);
     const imageId = await imageIdOf(transaction, change.image);
-    const changed = changedFields<ClusterRow>(cluster, { name: change.name, ...settings, imageId });
+    const changed = changedFields<ClusterRow>(cluster, { name, ...settings, imageId });
+    if (name !== undefined) requireFreeName("A cluster", await clusterByName(transaction.tx, name), cluster.id);
     if (changed || change.remove || change.add) await changeCluster(transaction.tx, cluster.id, changed ?? {});
     const { removed, added } = await changeMembers(transaction, cluster, {
       remove: change.remove && { nodes: change.remove, path: ["input", "remove"] },
@@ -99,7 +104,7 @@ export async function updateCluster(
     const secrets = [cluster, settings].flatMap((one) => secretsIn(context, one));
     const edits = editOf(cluster.name, cluster, { ...cluster, ...changed }, secrets);
     transaction.audit(caller, { targets: [cluster.name, ...removed, ...added], edits });
-    return cluster.id;
+    return { clusterId: cluster.id, refusals: [] };
   });
 }
 
@@ -110,34 +115,23 @@ export async function deleteCluster(
   ref: ClusterRef,
   ifRevision: number | undefined,
 ): Promise<ClusterEdited> {
-  return editCluster(context, {}, async (transaction) => {
+  return context.transact(async (transaction) => {
     const cluster = await lockKnown(transaction, ref, ifRevision);
     const members = await nodeKeys(transaction.tx, { clusterId: cluster.id });
     await lockNodes(transaction.tx, idsOf(members));
     await changeNodeRows(transaction.tx, idsOf(members), { clusterId: null });
     await removeCluster(transaction.tx, cluster.id);
     transaction.audit(caller, { targets: [cluster.name, ...members.map(({ name }) => name)] });
-    return null;
+    return { clusterId: null, refusals: [] };
   });
 }
 
-/** Checks what is given, then carries out a change, which returns the id of the cluster; null if there is none left. */
-async function editCluster(
-  { transact }: EngineContext,
-  { name, variables, hostGroups }: Pick<ClusterChange, "name" | "variables" | "hostGroups">,
-  change: (transaction: Transaction) => Promise<string | null>,
-): Promise<ClusterEdited> {
-  const edit = async () => {
-    requireNone([
-      ...(name === undefined ? [] : nameFlaw(name, ["input", "name"])),
-      ...levelFlaws(variables, VARIABLES),
-      ...hostGroupFlaws(hostGroups ?? [], HOST_GROUPS),
-    ]);
-    return { clusterId: await transact(change), refusals: [] };
-  };
-  const existing = () => transact(({ tx }) => clusterByName(tx, name ?? ""));
-  const unique = { constraint: "clusters_name", what: "A cluster", existing };
-  return answerEdit<ClusterEdited>(edit, (refusals) => ({ clusterId: null, refusals }), unique);
+function flawsOf({ name, variables, hostGroups = [] }: ClusterChange): Refusal[] {
+  return [
+    ...nameFlaw(name, ["input", "name"]),
+    ...levelFlaws(variables, VARIABLES),
+    ...hostGroupFlaws(hostGroups, HOST_GROUPS),
+  ];
 }
 
 type ClusterSettings = Partial<Pick<ClusterRow, "variables" | "hostGroups">>;

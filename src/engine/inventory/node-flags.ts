@@ -1,6 +1,5 @@
 /** Flags of nodes: maintenance and retirement. They start no work and stop none. */
-import { invalidInput } from "../../errors.ts";
-import type { Refusal } from "../../errors.ts";
+import { RefusalError, invalidInput } from "../../errors.ts";
 import { beginMaintenance, changeNodeRows, endMaintenance } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import { extendParkedSteps, runsPausedByMaintenance } from "../../store/runs/parked-runs.ts";
@@ -12,7 +11,7 @@ import { REASON_LENGTH_MAX } from "../input/size-limits.ts";
 import { hasControls } from "../../runtime/text.ts";
 import { idsOf } from "../input/ids.ts";
 import type { Caller, Transaction } from "../transaction.ts";
-import { changeNodes, refuseEdit } from "./change-nodes.ts";
+import { changeNodes } from "./change-nodes.ts";
 import type { Edited } from "./change-nodes.ts";
 
 export async function setMaintenance(
@@ -21,8 +20,7 @@ export async function setMaintenance(
   selector: NodeSelector,
   reason: string,
 ): Promise<Edited> {
-  const flaw = reasonFlaw("A maintenance", reason);
-  if (flaw) return refuseEdit([flaw]);
+  requireReason("A maintenance", reason);
   return changeNodes(context, { caller, selector }, (transaction, nodes) =>
     beginMaintenance(transaction.tx, idsOf(nodes), { reason, by: caller.actor }),
   );
@@ -57,8 +55,7 @@ export async function setRetired(
   selector: NodeSelector,
   reason: string,
 ): Promise<Edited> {
-  const flaw = reasonFlaw("A retirement", reason);
-  if (flaw) return refuseEdit([flaw]);
+  requireReason("A retirement", reason);
   return changeNodes(context, { caller, selector }, (transaction, nodes) =>
     changeNodeRows(transaction.tx, idsOf(nodes), { retiredReason: reason }),
   );
@@ -71,8 +68,8 @@ export async function clearRetired(context: EngineContext, caller: Caller, selec
   );
 }
 
-function reasonFlaw(what: string, reason: string): Refusal | null {
-  if (reason.trim() !== "" && reason.length <= REASON_LENGTH_MAX && !hasControls(reason)) return null;
+function requireReason(what: string, reason: string): void {
+  if (reason.trim() !== "" && reason.length <= REASON_LENGTH_MAX && !hasControls(reason)) return;
   const message = `${what} needs a reason of 1–${REASON_LENGTH_MAX} characters on one line, without control or invisible characters.`;
-  return invalidInput(message, ["input", "reason"]);
+  throw new RefusalError([invalidInput(message, ["input", "reason"])]);
 }

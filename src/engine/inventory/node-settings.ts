@@ -71,7 +71,7 @@ const ISSUES_MAX = 10;
 /** The flaws of fields that do not depend on a driver or on another node. */
 export function fieldFlaws(fields: NodeFields, path: readonly string[]): Refusal[] {
   return [
-    ...(fields.name === undefined ? [] : nameFlaw(fields.name, [...path, "name"])),
+    ...nameFlaw(fields.name, [...path, "name"]),
     ...labelFlaws(fields.labels, path),
     ...operatorFieldFlaws(fields, path),
     ...macFlaws(fields.macs, path),

@@ -2,7 +2,7 @@
  * Reports of monitoring: nodes that it has seen, or no longer sees. A report starts no work and disturbs none. Each
  * node has an answer of its own, and a refused node does not affect the others. A repeated report writes nothing.
  */
-import { invalidInput, notFound } from "../../errors.ts";
+import { RefusalError, invalidInput, notFound } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { lockNodes, nodesByNames, changePresence } from "../../store/nodes/nodes.ts";
 import type { EngineContext } from "../context.ts";
@@ -17,7 +17,6 @@ import { enrollNodes } from "./register-nodes.ts";
 import type { EnrolledNode } from "./register-nodes.ts";
 import { labelRecord } from "../input/name-rules.ts";
 import type { GivenLabels } from "../input/name-rules.ts";
-import { repeatIfTaken } from "../input/edits.ts";
 
 export const PRESENCE_EVENTS = {
   DISCOVERED: "The nodes are seen. An unknown node is registered as ENROLLED if a driver is given.",
@@ -66,13 +65,11 @@ export async function reportPresence(
   event: PresenceEvent,
   nodes: readonly ReportedNode[],
 ): Promise<PresenceReported> {
-  if (nodes.length === 0) {
-    const message = "An empty list reports nothing; name at least one node.";
-    return { results: [], refusals: [invalidInput(message, ["input", "nodes"])] };
-  }
-  const results = await repeatIfTaken(["nodes_name"], () =>
-    context.transact((transaction) => takeReport(transaction, context, caller, { event, nodes })),
-  );
+  if (nodes.length === 0)
+    throw new RefusalError([
+      invalidInput("An empty list reports nothing; name at least one node.", ["input", "nodes"]),
+    ]);
+  const results = await context.transact((transaction) => takeReport(transaction, context, caller, { event, nodes }));
   return { results, refusals: [] };
 }
 

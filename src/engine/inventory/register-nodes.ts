@@ -1,6 +1,6 @@
 /** Registering nodes: all of a request or none. */
 import { randomUUID } from "node:crypto";
-import { invalidInput, notFound } from "../../errors.ts";
+import { RefusalError, invalidInput, notFound } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { pick } from "../../runtime/pick.ts";
 import { nameKey } from "../../store/names.ts";
@@ -16,7 +16,7 @@ import { putSecrets, SECRETS } from "../../store/secrets/secrets.ts";
 import type { VariablesParts } from "../../store/secrets/secrets.ts";
 import type { EngineContext } from "../context.ts";
 import { isUuid } from "../../runtime/uuid.ts";
-import { answerEdit, inOrderOfList, repeatIfTaken, requireNone } from "../input/edits.ts";
+import { inOrderOfList, requireNone } from "../input/edits.ts";
 import { sortedMacs } from "../input/mac-addresses.ts";
 import { labelRecord, repeatedNames } from "../input/name-rules.ts";
 import type { ClusterRef } from "../input/node-selector.ts";
@@ -26,12 +26,13 @@ import { transitionOf } from "../transaction.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 import { clusterLockRefusals } from "./cluster-lock.ts";
 import { controllerRefusals, findConflicts } from "./controller-conflicts.ts";
-import { refuseEdit } from "./change-nodes.ts";
 import type { Edited } from "./change-nodes.ts";
 import { takenMacs } from "./node-macs.ts";
 import { borrowedOf, fallbacksOf, prepareSettings } from "./node-settings.ts";
 import type { NewNode, PreparedSettings } from "./node-settings.ts";
 import { variablesOverlay } from "./stored-variables.ts";
+
+const REFUSALS_MAX = 100;
 
 export async function registerNodes(
   context: EngineContext,
@@ -39,34 +40,28 @@ export async function registerNodes(
   given: readonly NewNode[],
 ): Promise<Edited> {
   if (given.length === 0)
-    return refuseEdit([invalidInput("An empty list registers nothing; name at least one node.", ["input", "nodes"])]);
+    throw new RefusalError([
+      invalidInput("An empty list registers nothing; name at least one node.", ["input", "nodes"]),
+    ]);
   const prepared = await Promise.all(
     given.map((node, index) => prepareSettings(context.registry, node, ["input", "nodes", String(index)])),
   );
   const flaws = [...prepared.flatMap((one) => one.refusals), ...repeatedNames(given, ["input", "nodes"])];
-  const register = () =>
-    context.transact(async (transaction) => {
-      const macs = given.flatMap((node) =>
-        sortedMacs(node.macs ?? []).map((value) => ({ kind: "MAC" as const, value })),
-      );
-      await lockValues(transaction.tx, [...prepared.flatMap(({ controllers }) => controllers), ...macs]);
-      const clusters = await clustersOf(transaction, given);
-      const conflicts = [
-        ...clusters.refusals,
-        ...(await takenNames(transaction, given)),
-        ...(await macsTaken(transaction, given)),
-        ...(await controllersTaken(transaction, given, prepared)),
-      ];
-      const refusals = inOrderOfList([...flaws, ...conflicts]);
-      requireNone(refusals);
-      const nodes = given.map((node, index) => {
-        const clusterId = clusters.idOf(node.cluster);
-        return newNode(caller, node, clusterId, prepared[index]);
-      });
-      transaction.audit(caller, { targets: given.map(({ name }) => name) });
-      return { nodeIds: await enrollNodes(transaction, context, nodes, caller), refusals: [], results: [] };
-    });
-  return answerEdit<Edited>(() => repeatIfTaken(["nodes_name", "node_macs"], register), refuseEdit);
+  return context.transact(async (transaction) => {
+    const macs = given.flatMap((node) => sortedMacs(node.macs ?? []).map((value) => ({ kind: "MAC" as const, value })));
+    await lockValues(transaction.tx, [...prepared.flatMap(({ controllers }) => controllers), ...macs]);
+    const clusters = await clustersOf(transaction, given);
+    const conflicts = [
+      ...clusters.refusals,
+      ...(await takenNames(transaction, given)),
+      ...(await macsTaken(transaction, given)),
+      ...(await controllersTaken(transaction, given, prepared)),
+    ];
+    requireNone(inOrderOfList([...flaws, ...conflicts]).slice(0, REFUSALS_MAX));
+    const nodes = given.map((node, index) => newNode(caller, node, clusters.idOf(node.cluster), prepared[index]));
+    transaction.audit(caller, { targets: given.map(({ name }) => name) });
+    return { nodeIds: await enrollNodes(transaction, context, nodes, caller), refusals: [], results: [] };
+  });
 }
 
 function newNode(

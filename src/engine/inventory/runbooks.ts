@@ -18,7 +18,7 @@ import { recordPendingChanges } from "../../store/log/changes.ts";
 import { readSite } from "../../store/site.ts";
 import type { EngineContext } from "../context.ts";
 import { changedFields } from "../input/changed-fields.ts";
-import { answerEdit, requireNone, requireRevision } from "../input/edits.ts";
+import { requireFreeName, requireNone, requireRevision } from "../input/edits.ts";
 import { nameFlaw } from "../input/name-rules.ts";
 import { DESCRIPTION_LENGTH_MAX, textFlaws } from "../input/size-limits.ts";
 import { stepScopeFlaws } from "../plans/step-scopes.ts";
@@ -52,6 +52,7 @@ export async function createRunbook(context: EngineContext, caller: Caller, give
   return editRunbook(context, caller, given, async (transaction) => {
     const id = randomUUID();
     const { name, description = null, phase = "clean", steps } = given;
+    requireFreeName("A runbook", await runbookByName(transaction.tx, name));
     await insertRunbook(transaction.tx, { id, name, description, phase, steps });
     transaction.audit(caller, { targets: [name], edits: editOf(name, null, { description, phase, steps }) });
     return id;
@@ -69,6 +70,8 @@ export async function updateRunbook(
     const { ifRevision, ...fields } = change;
     const runbook = await lockKnown(transaction, name, ifRevision);
     const changed = changedFields<RunbookRow>(runbook, fields);
+    const found = fields.name === undefined ? undefined : await runbookByName(transaction.tx, fields.name);
+    requireFreeName("A runbook", found, runbook.id);
     if (changed) await changeRunbook(transaction.tx, runbook.id, changed);
     transaction.audit(caller, {
       targets: [runbook.name],
@@ -99,25 +102,19 @@ async function editRunbook(
   given: RunbookChange,
   change: (transaction: Transaction) => Promise<string | null>,
 ): Promise<RunbookEdited> {
-  const edit = async () => {
-    requireNone(flawsOf(given));
-    const runbookId = await transact(async (transaction) => {
-      const { policy } = await readSite(transaction.tx);
-      requireNone(stepScopeFlaws(caller, given.steps ?? [], { ...policy, path: ["input", "steps"] }));
-      const id = await change(transaction);
-      await recordPendingChanges(transaction.tx);
-      return id;
-    });
+  requireNone(flawsOf(given));
+  return transact(async (transaction) => {
+    const { policy } = await readSite(transaction.tx);
+    requireNone(stepScopeFlaws(caller, given.steps ?? [], { ...policy, path: ["input", "steps"] }));
+    const runbookId = await change(transaction);
+    await recordPendingChanges(transaction.tx);
     return { runbookId, refusals: [] };
-  };
-  const existing = () => transact(({ tx }) => runbookByName(tx, given.name ?? ""));
-  const unique = { constraint: "runbooks_name", what: "A runbook", existing };
-  return answerEdit<RunbookEdited>(edit, (refusals) => ({ runbookId: null, refusals }), unique);
+  });
 }
 
 function flawsOf({ name, description, steps }: RunbookChange): Refusal[] {
   return [
-    ...(name === undefined ? [] : nameFlaw(name, ["input", "name"])),
+    ...nameFlaw(name, ["input", "name"]),
     ...textFlaws("description", description, DESCRIPTION_LENGTH_MAX),
     ...(steps
       ? [

@@ -16,7 +16,7 @@ import { SECRETS } from "../../store/secrets/secrets.ts";
 import { changeSite, lockSite, siteKey } from "../../store/site.ts";
 import type { SiteRow } from "../../store/site.ts";
 import { changedFields } from "../input/changed-fields.ts";
-import { answerEdit, requireNone, requireRevision } from "../input/edits.ts";
+import { requireNone, requireRevision } from "../input/edits.ts";
 import { sharedValues } from "../input/machine-identities.ts";
 import { sizeFlaws, textFlaws } from "../input/size-limits.ts";
 import { levelFlaws } from "../input/output-references.ts";
@@ -72,37 +72,34 @@ export async function updateSite(
   { variables: given, ...change }: SiteChange,
 ): Promise<SiteEdited> {
   const { transact, registry, nudge } = context;
-  const edit = async (): Promise<SiteEdited> => {
-    const rules = change.steps ?? [];
-    requireNone([...limitFlaws(change), ...sharedFlaws(change), ...(await stepFlaws(registry, rules))]);
-    requireNone(installFlaws(registry, rules));
-    requireNone(levelFlaws(given, VARIABLES));
-    requireNone(stepScopeFlaws(registry, change.stepScopes ?? []));
-    return transact(async (transaction) => {
-      if (change.sharedIdentities !== undefined) await lockAllIdentities(transaction.tx);
-      const site = await lockSite(transaction.tx);
-      requireRevision("The site's policy", site.revision, change.ifRevision);
-      const policy = changedPolicy(site.policy, change);
-      const laidOver = await variablesOverlay(transaction.tx, context, SECRETS.siteVariables, given);
-      const variables = laidOver(siteKey(site), site.variables);
-      requireNone(sizeFlaws("The variables together with those of the site", variables, VARIABLES, site.variables));
-      const changed = changedFields<SiteRow>(site, { policy, variables });
-      if (changed) {
-        await changeSite(transaction.tx, changed, caller.actor);
-        await recordPendingChanges(transaction.tx);
-      }
-      const [was, is] = [site, { ...site, ...changed }].map((one) => ({ ...one.policy, variables: one.variables }));
-      const secret = secretNames(context, site.variables, variables);
-      transaction.audit(caller, { targets: ["site"], edits: editOf("site", was ?? null, is ?? null, secret) });
-      if (change.sharedIdentities !== undefined) {
-        const values = [site.policy, policy].flatMap(sharedValues);
-        await findConflicts(transaction.tx, await nodesConcernedBy(transaction.tx, values));
-      }
-      if (change.phaseLimits !== undefined || change.controllerLimit !== undefined) transaction.afterCommit(nudge);
-      return { done: true, refusals: [] };
-    });
-  };
-  return answerEdit(edit, (refusals) => ({ done: false, refusals }));
+  const rules = change.steps ?? [];
+  requireNone([...limitFlaws(change), ...sharedFlaws(change), ...(await stepFlaws(registry, rules))]);
+  requireNone(installFlaws(registry, rules));
+  requireNone(levelFlaws(given, VARIABLES));
+  requireNone(stepScopeFlaws(registry, change.stepScopes ?? []));
+  return transact(async (transaction) => {
+    if (change.sharedIdentities !== undefined) await lockAllIdentities(transaction.tx);
+    const site = await lockSite(transaction.tx);
+    requireRevision("The site's policy", site.revision, change.ifRevision);
+    const policy = changedPolicy(site.policy, change);
+    const laidOver = await variablesOverlay(transaction.tx, context, SECRETS.siteVariables, given);
+    const variables = laidOver(siteKey(site), site.variables);
+    requireNone(sizeFlaws("The variables together with those of the site", variables, VARIABLES, site.variables));
+    const changed = changedFields<SiteRow>(site, { policy, variables });
+    if (changed) {
+      await changeSite(transaction.tx, changed, caller.actor);
+      await recordPendingChanges(transaction.tx);
+    }
+    const [was, is] = [site, { ...site, ...changed }].map((one) => ({ ...one.policy, variables: one.variables }));
+    const secret = secretNames(context, site.variables, variables);
+    transaction.audit(caller, { targets: ["site"], edits: editOf("site", was ?? null, is ?? null, secret) });
+    if (change.sharedIdentities !== undefined) {
+      const values = [site.policy, policy].flatMap(sharedValues);
+      await findConflicts(transaction.tx, await nodesConcernedBy(transaction.tx, values));
+    }
+    if (change.phaseLimits !== undefined || change.controllerLimit !== undefined) transaction.afterCommit(nudge);
+    return { done: true, refusals: [] };
+  });
 }
 
 /** The policy with the change applied. */

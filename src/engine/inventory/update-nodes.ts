@@ -2,7 +2,7 @@
  * One change of one node or many: name, drivers, settings, labels and flags. It starts no work and stops none. Each
  * node is decided before anything is written, in one transaction that locks the nodes in the order of their ids.
  */
-import { invalidInput } from "../../errors.ts";
+import { RefusalError, invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import { createYielding } from "../../runtime/yielding.ts";
@@ -20,7 +20,7 @@ import type { EngineContext } from "../context.ts";
 import { acceptedNode, refusedNode, summaryOf } from "../input/answers.ts";
 import type { Acceptance, NodeAnswer } from "../input/answers.ts";
 import { EDITS_MAX, editOf } from "../audit/edits.ts";
-import { repeatIfTaken, staleRevision } from "../input/edits.ts";
+import { requireNone, staleRevision } from "../input/edits.ts";
 import { nodesText } from "../input/name-rules.ts";
 import { selectNodes } from "../input/node-selector.ts";
 import type { NodeSelector, Selection } from "../input/node-selector.ts";
@@ -96,15 +96,8 @@ export async function updateNodes(
   caller: Caller,
   request: UpdateNodesRequest,
 ): Promise<UpdatedNodes> {
-  const flaws = [...selectionFlaws(request), ...patchFlaws(request.patch)];
-  if (flaws.length > 0) return refused(flaws);
-  return repeatIfTaken(["nodes_name", "node_macs"], () =>
-    context.transact((transaction) => edit(transaction, context, caller, request)),
-  );
-}
-
-function refused(refusals: readonly Refusal[]): UpdatedNodes {
-  return { isStored: false, results: [], refusals };
+  requireNone([...selectionFlaws(request), ...patchFlaws(request.patch)]);
+  return context.transact((transaction) => edit(transaction, context, caller, request));
 }
 
 function selectionFlaws({ nodes, revisions }: UpdateNodesRequest): Refusal[] {
@@ -130,13 +123,12 @@ async function edit(
   const isUnique = name !== undefined || macs != null;
   const changesIdentity = changesDrivers(patch) || isUnique || macs === null || sharedController !== undefined;
   if (changesIdentity && !dryRun) await lockAllIdentities(tx);
-  const selection = await select(tx, request);
-  if ("refusals" in selection) return refused(selection.refusals);
-  const count = selection.nodes.length;
+  const selected = await select(tx, request);
+  const count = selected.length;
   if (request.expectedCount !== undefined && request.expectedCount !== count)
-    return refused([otherCount(count, request.expectedCount)]);
-  if (isUnique && count > 1) return refused([notForMany(name === undefined ? "macs" : "name", count)]);
-  const ids = nodeIdsOf(selection.nodes).filter(isUuid);
+    throw new RefusalError([otherCount(count, request.expectedCount)]);
+  if (isUnique && count > 1) throw new RefusalError([notForMany(name === undefined ? "macs" : "name", count)]);
+  const ids = nodeIdsOf(selected).filter(isUuid);
   // A dry run must not block other requests by locking the nodes.
   const rows = await (dryRun ? nodesByIds : lockNodes)(tx, ids);
   const nodes = new Map(rows.map((node) => [node.id, node]));
@@ -146,7 +138,7 @@ async function edit(
   const edits = new Map<string, NodeEdit>();
   const changes: (IdentityChange & { readonly index: number })[] = [];
   const yieldWhenDue = createYielding();
-  for (const { ref, nodeId } of selection.nodes) {
+  for (const { ref, nodeId } of selected) {
     await yieldWhenDue();
     const node = nodes.get(nodeId);
     const decided = node
@@ -201,9 +193,11 @@ function noteEdits(
 async function select(
   tx: Transaction["tx"],
   { nodes, revisions = [], dryRun }: UpdateNodesRequest,
-): Promise<Pick<Selection, "nodes"> | { readonly refusals: readonly Refusal[] }> {
-  if (nodes) return selectNodes(tx, nodes, { lockIn: dryRun ? undefined : tx });
-  return { nodes: revisions.map(({ nodeId }) => ({ ref: nodeId, nodeId })) };
+): Promise<Selection["nodes"]> {
+  if (!nodes) return revisions.map(({ nodeId }) => ({ ref: nodeId, nodeId }));
+  const found = await selectNodes(tx, nodes, { lockIn: dryRun ? undefined : tx });
+  if ("refusals" in found) throw new RefusalError(found.refusals);
+  return found.nodes;
 }
 
 function pathIn({ revisions }: UpdateNodesRequest): readonly string[] {
