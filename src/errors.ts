@@ -216,9 +216,19 @@ export interface Refusal {
   readonly nodes?: { readonly count: number; readonly refs: readonly string[] };
 }
 
+/** Reasons why nothing is done, in place of an answer. */
+export interface Refused {
+  readonly refusals: readonly Refusal[];
+}
+
 /** The refusal of an input that is malformed or out of range. */
 export function invalidInput(message: string, path: readonly string[]): Refusal {
   return { code: "INVALID_INPUT", message, path };
+}
+
+/** The flaw of an input, for a list of flaws, which is empty if the input is right. */
+export function flawIf(isWrong: boolean, message: string, path: readonly string[]): Refusal[] {
+  return isWrong ? [invalidInput(message, path)] : [];
 }
 
 /** The refusal of names or IDs that do not exist. */
