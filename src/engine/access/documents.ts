@@ -1,5 +1,5 @@
 /** Trusted documents: GraphQL requests that administrators register, and that callers send by their ids. */
-import { RefusalError, invalidInput, notFound } from "../../errors.ts";
+import { RefusalError, flawIf, invalidInput, notFound } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { documentIdOf } from "../../runtime/document-id.ts";
 import { countDocuments, deleteDocumentRows, documentsByIds, insertDocuments } from "../../store/access/documents.ts";
@@ -135,8 +135,7 @@ async function inUse(reader: Reader, ids: readonly string[]): Promise<Refusal[]>
 
 function lengthFlaws(documents: number, remove: number): Refusal[] {
   if (documents > DOCUMENTS_MAX) return [tooMany];
-  if (documents + remove > 0) return [];
-  return [invalidInput("Give documents to register, or ids of documents to remove.", ["input"])];
+  return flawIf(documents + remove === 0, "Give documents to register, or ids of documents to remove.", ["input"]);
 }
 
 const tooMany = invalidInput(`At most ${DOCUMENTS_MAX} documents are registered. Remove those that nothing sends.`, [

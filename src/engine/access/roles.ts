@@ -1,5 +1,5 @@
 /** Roles, and their grants to principals. */
-import { RefusalError, invalidInput, notFound } from "../../errors.ts";
+import { RefusalError, flawIf, invalidInput, notFound } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import type { Scope } from "../../lifecycle/scopes.ts";
 import { deleteRoleRow, principalsOfRole, putRoleRow, replaceGrants, rolesByNames } from "../../store/access/grants.ts";
@@ -100,11 +100,8 @@ function wantedFlaws(roles: readonly WantedRole[]): Refusal[] {
     const path = ["input", "roles", String(index)];
     if (roles.findIndex((one) => one.role === role) < index)
       return [invalidInput(`The role ${role} is given twice.`, [...path, "role"])];
-    if (expiresAt && expiresAt <= new Date())
-      return [
-        invalidInput(`The grant of ${role} would have expired already. Use a later time.`, [...path, "expiresAt"]),
-      ];
-    return [];
+    const late = `The grant of ${role} would have expired already. Use a later time.`;
+    return flawIf(expiresAt != null && expiresAt <= new Date(), late, [...path, "expiresAt"]);
   });
 }
 
@@ -132,8 +129,8 @@ export async function knownPrincipal(
 }
 
 function builtInFlaws(role: RoleRow | undefined): Refusal[] {
-  if (!role?.isBuiltIn) return [];
-  return [invalidInput(`The role ${role.name} is built in and never changes. Use another name.`, ["input", "name"])];
+  const message = `The role ${role?.name} is built in and never changes. Use another name.`;
+  return flawIf(role?.isBuiltIn === true, message, ["input", "name"]);
 }
 
 function inUse(role: string, users: readonly string[]): Refusal {

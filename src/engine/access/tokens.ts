@@ -1,5 +1,5 @@
 /** Tokens of accounts. Their secret leaves the service once, when they are created. */
-import { RefusalError, invalidInput, notFound } from "../../errors.ts";
+import { RefusalError, flawIf, invalidInput, notFound } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { createApiToken } from "../../runtime/api-token.ts";
 import { rolesByNames } from "../../store/access/grants.ts";
@@ -117,9 +117,8 @@ function ofGroup(group: string): Refusal {
 }
 
 function daysFlaws(days: number): Refusal[] {
-  if (Number.isInteger(days) && days >= 1 && days <= DAYS_MAX) return [];
   const message = `Invalid expiresInDays: use a whole number of days, 1 to ${DAYS_MAX}. Without it a token expires after ${DAYS_DEFAULT}.`;
-  return [invalidInput(message, ["input", "expiresInDays"])];
+  return flawIf(!(Number.isInteger(days) && days >= 1 && days <= DAYS_MAX), message, ["input", "expiresInDays"]);
 }
 
 function disabled(account: string): Refusal {

@@ -3,7 +3,7 @@
  * content is another image. User data is a secret: it is stored apart, and nothing returns it.
  */
 import { randomUUID } from "node:crypto";
-import { RefusalError, invalidInput } from "../../errors.ts";
+import { RefusalError, flawIf, invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import type { ChecksumAlgorithm, Architecture, ImageFormat } from "../../lifecycle/images.ts";
 import type { BootModeName } from "../../lifecycle/verbs.ts";
@@ -97,32 +97,37 @@ export async function registerImages(
 }
 
 function rowOf(image: NewImage) {
-  const { name, description, url, format, sizeBytes, diskBytes, checksum, architecture, bootMode } = image;
+  const {
+    description = null,
+    url = null,
+    diskBytes = null,
+    callsHome = true,
+    checksum,
+    labels,
+    userData,
+    ...same
+  } = image;
   return {
+    ...same,
     id: randomUUID(),
-    name,
-    description: description ?? null,
-    url: url ?? null,
-    format,
-    sizeBytes,
-    diskBytes: format === "RAW" ? sizeBytes : (diskBytes ?? null),
+    description,
+    url,
+    diskBytes: image.format === "RAW" ? image.sizeBytes : diskBytes,
     checksumAlgorithm: checksum.algorithm,
     checksum: checksum.value.toLowerCase(),
-    architecture,
-    bootMode,
-    labels: labelRecord(image.labels),
-    callsHome: image.callsHome ?? true,
-    userDataBytes: image.userData === undefined ? null : userDataBytes(image.userData),
+    labels: labelRecord(labels),
+    callsHome,
+    userDataBytes: userData === undefined ? null : userDataBytes(userData),
   };
 }
 
 function countFlaws(given: readonly NewImage[]): Refusal[] {
-  if (given.length > 0 && given.length <= IMAGES_MAX) return [];
-  const message =
-    given.length === 0
-      ? "An empty list registers nothing; give at least one image."
-      : `A request registers at most ${IMAGES_MAX} images; this one has ${given.length}.`;
-  return [invalidInput(message, ["input", "images"])];
+  const empty = "An empty list registers nothing; give at least one image.";
+  const tooMany = `A request registers at most ${IMAGES_MAX} images; this one has ${given.length}.`;
+  return [
+    ...flawIf(given.length === 0, empty, ["input", "images"]),
+    ...flawIf(given.length > IMAGES_MAX, tooMany, ["input", "images"]),
+  ];
 }
 
 function newImageFlaws(image: NewImage, index: number): Refusal[] {
@@ -202,9 +207,8 @@ function changeFlaws({ name, description, url, labels, userData }: ImageChange):
 /** The flaws of a change that depend on the image. */
 function conflictsOf({ name, url, format, sizeBytes }: ImageRow, change: ImageChange): Refusal[] {
   const flaws = sizesFlaws({ format, sizeBytes, diskBytes: change.diskBytes }, ["input"]);
-  if (url !== null || change.url === undefined) return flaws;
   const message = `The service stores the file of image ${name}, so the image has no url. Register another image for another address.`;
-  return [invalidInput(message, ["input", "url"]), ...flaws];
+  return [...flawIf(url === null && change.url !== undefined, message, ["input", "url"]), ...flaws];
 }
 
 /** Returns the image as it is then, with new user data. */

@@ -8,6 +8,7 @@ import type { FailurePolicy } from "../../lifecycle/operation-states.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import type { WaveOptions } from "../../lifecycle/waves.ts";
 import type { Refusal } from "../../errors.ts";
+import { groupsOf } from "../../runtime/groups.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { Plan } from "../../store/records.ts";
 import type { VariableWarning } from "./unknown-variables.ts";
@@ -153,12 +154,11 @@ export function summaryOf(results: readonly NodeAnswer[]): Refusal[] {
   const refusals = results.flatMap(({ ref, refusal, further = [] }) =>
     refusal ? [refusal, ...further].map((one) => ({ ref, one })) : [],
   );
-  return [...Map.groupBy(refusals, ({ one }) => one.code)].flatMap(([code, same]) => {
-    const [first] = same;
-    const refs = [...new Set(same.map(({ ref }) => ref))];
-    if (!first || refs.length === 1) return same.map(({ one }) => one);
+  return groupsOf(refusals, ({ one }) => one.code).flatMap(({ key: code, first, all }) => {
+    const refs = [...new Set(all.map(({ ref }) => ref))];
+    if (refs.length === 1) return all.map(({ one }) => one);
     const { message, ...data } = first.one;
-    const missing = same.flatMap(({ one }) => one.missing ?? []);
+    const missing = all.flatMap(({ one }) => one.missing ?? []);
     return {
       ...data,
       message: `${refs.length.toLocaleString("en")} nodes are refused with ${code}: ${listed(refs)}. The first reason: ${message}`,

@@ -1,10 +1,10 @@
 /** The frames of requests: carried out as a whole, or refused. */
 import { RefusalError, invalidInput } from "../../errors.ts";
-import type { Refusal } from "../../errors.ts";
+import type { Refusal, Refused } from "../../errors.ts";
 import { violatedConstraint } from "../../store/postgres/connection-errors.ts";
 
 /** The answer of a change, or `refused` with the refusals that the change throws. */
-export async function answerEdit<Answer extends { readonly refusals: readonly Refusal[] }>(
+export async function answerEdit<Answer extends Refused>(
   change: () => Promise<Answer>,
   refused: Answer,
 ): Promise<Answer> {

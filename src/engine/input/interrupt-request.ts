@@ -1,5 +1,5 @@
 /** Requests to abort or stop work, whether runs on nodes or a discovery. */
-import { invalidInput } from "../../errors.ts";
+import { flawIf } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import type { AbortEffect, AbortMode } from "../../lifecycle/interrupts.ts";
 import type { Acceptance, NodeAnswer, SubmitAnswer } from "./answers.ts";
@@ -38,10 +38,9 @@ export interface StopRequest extends InterruptRequest {
 }
 
 export function abortFlaws({ mode, reason }: AbortRequest): Refusal[] {
-  const flaws = reasonFlaws(reason);
-  if (mode !== "FORCE" || (reason ?? "").trim() !== "") return flaws;
   const message = "An abort with mode FORCE requires a reason. It leaves the machine in an unknown condition.";
-  return [...flaws, invalidInput(message, ["input", "reason"])];
+  const isUnfounded = mode === "FORCE" && (reason ?? "").trim() === "";
+  return [...reasonFlaws(reason), ...flawIf(isUnfounded, message, ["input", "reason"])];
 }
 
 const STOP_TIMEOUT_SECONDS = 600;
@@ -53,8 +52,7 @@ export function timeoutOf({ timeoutSeconds = STOP_TIMEOUT_SECONDS }: StopRequest
 
 export function stopFlaws(request: StopRequest): Refusal[] {
   const seconds = timeoutOf(request);
-  const flaws = reasonFlaws(request.reason);
-  if (seconds >= 1 && seconds <= STOP_TIMEOUT_SECONDS_MAX) return flaws;
   const message = `Invalid timeoutSeconds: use 1–${STOP_TIMEOUT_SECONDS_MAX} seconds.`;
-  return [...flaws, invalidInput(message, ["input", "timeoutSeconds"])];
+  const isOutside = !(seconds >= 1 && seconds <= STOP_TIMEOUT_SECONDS_MAX);
+  return [...reasonFlaws(request.reason), ...flawIf(isOutside, message, ["input", "timeoutSeconds"])];
 }

@@ -1,5 +1,5 @@
 /** The MAC addresses that a request gives to nodes. */
-import { invalidInput } from "../../errors.ts";
+import { flawIf, invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { macOf } from "../../runtime/mac-address.ts";
 
@@ -10,22 +10,14 @@ export function macFlaws(macs: readonly string[] | null | undefined, path: reado
   if (macs == null) return [];
   const at = [...path, "macs"];
   if (macs.length > MACS_MAX) return [invalidInput(`A node has at most ${MACS_MAX} MAC addresses; remove some.`, at)];
-  const flaws: Refusal[] = [];
-  const seen = new Set<string>();
-  for (const [index, given] of macs.entries()) {
-    const mac = macOf(given);
+  const all = macs.map(macOf);
+  return macs.flatMap((given, index) => {
+    const mac = all[index] ?? null;
     const where = [...at, String(index)];
-    if (mac === null)
-      flaws.push(
-        invalidInput(
-          `Invalid MAC address ${JSON.stringify(given.slice(0, 40))}: use six bytes in hexadecimal, as in 52:54:00:12:34:56.`,
-          where,
-        ),
-      );
-    else if (seen.has(mac)) flaws.push(invalidInput(`The MAC address ${mac} is given twice.`, where));
-    if (mac !== null) seen.add(mac);
-  }
-  return flaws;
+    const invalid = `Invalid MAC address ${JSON.stringify(given.slice(0, 40))}: use six bytes in hexadecimal, as in 52:54:00:12:34:56.`;
+    if (mac === null) return [invalidInput(invalid, where)];
+    return flawIf(all.indexOf(mac) < index, `The MAC address ${mac} is given twice.`, where);
+  });
 }
 
 /** The valid ones in the stored form, each once, sorted. */

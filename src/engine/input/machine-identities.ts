@@ -60,20 +60,25 @@ const IDENTITY_LENGTH_MAX = 253;
 /** A management controller of a node, and the driver that reaches it. */
 export type ControllerIdentity = Identity & { readonly driver: string };
 
-/** The controllers that drivers report for a node's settings. Throws if a driver does. */
+/** The controller that a driver reports for a node's settings; none if it reports none. Throws if the driver does. */
 export function controllersOf(
-  drivers: readonly AnyDriver[],
+  driver: AnyDriver,
   settings: Readonly<Record<string, JsonObject>>,
   secrets: Secrets,
 ): ControllerIdentity[] {
   const redactor = createRedactor(Object.values(secrets).flatMap((fields) => Object.values(fields)));
   const stored = (text: string) => redactor.text(text).slice(0, IDENTITY_LENGTH_MAX);
-  return drivers.flatMap((driver) => {
-    const own = { ...settings[driver.name], ...secrets[driver.name] };
-    const controller = controllerOf(driver, own);
-    if (controller === null) return [];
-    const text = stored(controller);
-    const system = stored(systemOf(driver, own));
-    return [{ kind: "CONTROLLER", value: controllerKey(text), system, text, driver: driver.name }];
-  });
+  const own = { ...settings[driver.name], ...secrets[driver.name] };
+  const controller = controllerOf(driver, own);
+  if (controller === null) return [];
+  const text = stored(controller);
+  return [
+    {
+      kind: "CONTROLLER",
+      value: controllerKey(text),
+      system: stored(systemOf(driver, own)),
+      text,
+      driver: driver.name,
+    },
+  ];
 }

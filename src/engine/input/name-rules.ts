@@ -2,7 +2,7 @@
  * Rules for names of nodes, clusters and runbooks, labels and host groups. Each function returns the flaws of its
  * input.
  */
-import { invalidInput } from "../../errors.ts";
+import { flawIf, invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { nameKey } from "../../store/names.ts";
 import { hasControls } from "../../runtime/text.ts";
@@ -13,18 +13,15 @@ const LABEL = /^[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?$/;
 export const LABELS_MAX = 64;
 
 export function nameFlaw(name: string | undefined, path: readonly string[]): Refusal[] {
-  if (name === undefined || NAME.test(name)) return [];
   const message = `Invalid name ${JSON.stringify(name)}: use 1–253 letters, digits, dots, dashes or underscores; begin and end with a letter or digit.`;
-  return [invalidInput(message, path)];
+  return flawIf(name !== undefined && !NAME.test(name), message, path);
 }
 
 /** The flaws of a list of new objects of which two have the same name. */
 export function repeatedNames(given: readonly { readonly name: string }[], path: readonly string[]): Refusal[] {
   const first = new Map(given.map(({ name }, index) => [nameKey(name), index] as const).toReversed());
   return given.flatMap(({ name }, index) =>
-    first.get(nameKey(name)) === index
-      ? []
-      : [invalidInput(`The name ${name} is given twice.`, [...path, String(index), "name"])],
+    flawIf(first.get(nameKey(name)) !== index, `The name ${name} is given twice.`, [...path, String(index), "name"]),
   );
 }
 
@@ -41,18 +38,13 @@ export function labelFlaws(labels: GivenLabels = [], path: readonly string[]): R
   if (entries.length > LABELS_MAX)
     return [invalidInput(`At most ${LABELS_MAX} labels are stored; remove some.`, [...path, "labels"])];
   const flaws = entries.flatMap(({ key, value }) => labelFlaw(key, value, [...path, "labels"]));
-  return [
-    ...flaws,
-    ...repeatedFlaws(
-      entries.map(({ key }) => key),
-      [...path, "labels"],
-    ),
-  ];
+  const keys = entries.map(({ key }) => key);
+  return [...flaws, ...repeatedFlaws(keys, [...path, "labels"])];
 }
 
 export function repeatedFlaws(names: readonly string[], path: readonly string[]): Refusal[] {
   const repeated = [...new Set(names.filter((name, index) => names.indexOf(name) !== index))];
-  return repeated.length === 0 ? [] : [invalidInput(`${listed(repeated)}: given more than once.`, path)];
+  return flawIf(repeated.length > 0, `${listed(repeated)}: given more than once.`, path);
 }
 
 /** Labels without flaws, as they are stored. */
@@ -65,9 +57,9 @@ function isList(labels: GivenLabels): labels is readonly LabelEntry[] {
 }
 
 export function labelFlaw(key: string, value: string, path: readonly string[]): Refusal[] {
-  if (LABEL.test(key) && value.length <= 253 && !hasControls(value)) return [];
+  const isLabel = LABEL.test(key) && value.length <= 253 && !hasControls(value);
   const message = `Invalid label ${JSON.stringify(key)}: use a key of 1–63 letters, digits, dots, dashes, slashes or underscores, and a value of at most 253 characters without control or invisible characters.`;
-  return [invalidInput(message, path)];
+  return flawIf(!isLabel, message, path);
 }
 
 export function hostGroupFlaw(hostGroup: string | null | undefined, path: readonly string[]): Refusal[] {
@@ -75,9 +67,8 @@ export function hostGroupFlaw(hostGroup: string | null | undefined, path: readon
 }
 
 export function groupNameFlaw(hostGroup: string, path: readonly string[]): Refusal[] {
-  if (LABEL.test(hostGroup)) return [];
   const message = `Invalid host group ${JSON.stringify(hostGroup)}: use 1–63 letters, digits, dots, dashes, slashes or underscores; begin and end with a letter or digit.`;
-  return [invalidInput(message, path)];
+  return flawIf(!LABEL.test(hostGroup), message, path);
 }
 
 /** A number of nodes in a message. */

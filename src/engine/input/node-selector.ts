@@ -1,6 +1,6 @@
 /** Resolves the nodes that a request selects: each once, in the order of the request. Names all that do not exist. */
 import { invalidInput, notFound } from "../../errors.ts";
-import type { Refusal } from "../../errors.ts";
+import type { Refusal, Refused } from "../../errors.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
 import { countNodes, nodeKeys, nodesByIds, nodesByNames } from "../../store/nodes/nodes.ts";
 import type { NodeFilter } from "../../store/nodes/node-filter.ts";
@@ -48,10 +48,6 @@ interface KnownNodes extends Selection {
   readonly unknown: Refusal | null;
 }
 
-interface Refused {
-  readonly refusals: readonly Refusal[];
-}
-
 const PATH: readonly string[] = ["input", "nodes"];
 
 /**
@@ -87,16 +83,27 @@ export async function selectKnownNodes(
       return refused("INVALID_INPUT", "The cluster has no nodes. Add some with updateCluster.", [...path, "cluster"]);
     return { ...known(found), clusterId };
   }
-  return namedNodes(reader, selector, path);
+  return namedNodes(reader, namedIn(selector) ?? { refs: [], byId: false }, path);
+}
+
+/** Nodes that a request names, each once. */
+export interface NamedNodes {
+  readonly refs: readonly string[];
+  /** The names are ids. */
+  readonly byId: boolean;
+}
+
+/** The nodes that a selector names; null if it selects them otherwise. */
+export function namedIn(selector: NodeSelector): NamedNodes | null {
+  if ("ids" in selector) return { refs: [...new Set(selector.ids)], byId: true };
+  return "names" in selector ? { refs: differentNames(selector.names), byId: false } : null;
 }
 
 async function namedNodes(
   reader: Reader,
-  selector: { readonly ids: readonly string[] } | { readonly names: readonly string[] },
+  { refs, byId }: NamedNodes,
   path: readonly string[],
 ): Promise<KnownNodes | Refused> {
-  const byId = "ids" in selector;
-  const refs = byId ? [...new Set(selector.ids)] : differentNames(selector.names);
   const keyOf = byId ? (ref: string) => ref : nameKey;
   const place = [...path, byId ? "ids" : "names"];
   if (refs.length === 0) return refused("INVALID_INPUT", "The list of nodes is empty; name at least one node.", place);
@@ -164,7 +171,7 @@ export async function findCluster(reader: Reader, ref: ClusterRef): Promise<stri
   return isUuid(ref.id) ? ((await clustersByIds(reader, [ref.id]))[0]?.id ?? null) : null;
 }
 
-export function unknownCluster(ref: ClusterRef, path: readonly string[]): { readonly refusals: readonly Refusal[] } {
+export function unknownCluster(ref: ClusterRef, path: readonly string[]): Refused {
   const asked = "name" in ref ? ref.name : ref.id;
   return { refusals: [notFound(`There is no cluster ${asked}.`, [asked], path)] };
 }

@@ -3,7 +3,7 @@
  * read again with every node, run and answer that has it, so a large one costs many times. Data that was stored before
  * there was a limit stays, and may be changed as long as it does not grow.
  */
-import { invalidInput } from "../../errors.ts";
+import { flawIf } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { hasControls } from "../../runtime/text.ts";
 
@@ -15,10 +15,9 @@ export const JSON_BYTES_MAX = 64 * 1024;
  */
 export function sizeFlaws(what: string, value: unknown, path: readonly string[], before?: unknown): Refusal[] {
   const bytes = jsonBytes(value);
-  if (bytes <= JSON_BYTES_MAX || bytes <= jsonBytes(before)) return [];
   const [given, max] = [bytes, JSON_BYTES_MAX].map((count) => count.toLocaleString("en"));
   const message = `${what} would take ${given} bytes as JSON; at most ${max} are stored. Keep large data where the steps can fetch it, and store its address.`;
-  return [invalidInput(message, path)];
+  return flawIf(bytes > JSON_BYTES_MAX && bytes > jsonBytes(before), message, path);
 }
 
 /** Characters of a reason, which is stored with each run and each transition that it concerns. */
@@ -39,9 +38,8 @@ export function textFlaws(
   lengthMax: number,
   path: readonly string[] = ["input"],
 ): Refusal[] {
-  if (text == null || (text.length <= lengthMax && !hasControls(text))) return [];
   const message = `Invalid ${name}: use at most ${lengthMax} characters on one line, without control or invisible characters.`;
-  return [invalidInput(message, [...path, name])];
+  return flawIf(text != null && (text.length > lengthMax || hasControls(text)), message, [...path, name]);
 }
 
 function jsonBytes(value: unknown): number {

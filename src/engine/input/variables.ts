@@ -2,7 +2,7 @@
  * Variables: JSON objects of several levels, merged shallowly. A later level wins; empty values override; `null`
  * removes a key; an absent level and `{}` change nothing.
  */
-import { invalidInput } from "../../errors.ts";
+import { flawIf, invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { keyIdOf } from "../../store/secrets/cipher.ts";
 import { MASK } from "../../store/secrets/secrets.ts";
@@ -72,29 +72,21 @@ export const HOST_GROUP = "host_group";
 /** The flaws of the form or the size of variables. */
 export function variablesFlaws(given: unknown, path: readonly string[]): Refusal[] {
   if (given === undefined || given === null) return [];
-  if (isJsonObject(given))
-    return [
-      ...reservedFlaws(given, path),
-      ...placeholderFlaws(given, path),
-      ...sizeFlaws("The variables", given, path),
-    ];
-  return [
-    { code: "INVALID_INPUT", message: 'Invalid variables: use a JSON object, as in { "ntp": "10.0.0.1" }.', path },
-  ];
+  if (!isJsonObject(given))
+    return [invalidInput('Invalid variables: use a JSON object, as in { "ntp": "10.0.0.1" }.', path)];
+  return [...reservedFlaws(given, path), ...placeholderFlaws(given, path), ...sizeFlaws("The variables", given, path)];
 }
 
 /** The placeholder of a secret, in an answer or in the database, is not taken for its value. */
 function placeholderFlaws(given: JsonObject, path: readonly string[]): Refusal[] {
   return Object.entries(given).flatMap(([name, value]) => {
-    if (value !== MASK && keyIdOf(value) === null) return [];
     const message = `The variable ${name} has the placeholder of a secret. Leave it out to keep the secret, or send the secret itself.`;
-    return [invalidInput(message, [...path, name])];
+    return flawIf(value === MASK || keyIdOf(value) !== null, message, [...path, name]);
   });
 }
 
 /** A null is allowed, so that a cluster can drop a variable of that name from before it was reserved. */
 function reservedFlaws(given: JsonObject, path: readonly string[]): Refusal[] {
-  if (given[HOST_GROUP] === undefined || given[HOST_GROUP] === null) return [];
   const message = `The variable ${HOST_GROUP} is reserved for the host group of the node. Remove it; set the group with updateNodes or redeployNodes.`;
-  return [invalidInput(message, [...path, HOST_GROUP])];
+  return flawIf((given[HOST_GROUP] ?? null) !== null, message, [...path, HOST_GROUP]);
 }

@@ -1,6 +1,6 @@
 /** Selects the work that abort, stop, restart, withdraw-abort and unhold are requested for. */
 import { notFound } from "../../errors.ts";
-import type { Refusal } from "../../errors.ts";
+import type { Refusal, Refused } from "../../errors.ts";
 import { operationsByIds } from "../../store/operations/operations.ts";
 import type { OperationRow } from "../../store/operations/operations.ts";
 import type { Reader } from "../../store/postgres/database.ts";
@@ -17,10 +17,6 @@ const PATH: readonly string[] = ["input", "work"];
 
 /** Exactly one member: an operation, or nodes, which stand for the work that runs or ran last on them. */
 export type WorkSelector = { readonly operationId: string } | Exclude<NodeSelector, PickSelector>;
-
-interface Refused {
-  readonly refusals: readonly Refusal[];
-}
 
 export interface SelectedWork {
   readonly nodes: readonly { readonly ref: string; readonly nodeId: string }[];

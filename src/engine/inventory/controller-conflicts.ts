@@ -32,25 +32,25 @@ export async function controllerRefusals(reader: Reader, joining: readonly Joini
   const asked = joining.flatMap(({ isShared, controllers }) => (isShared ? [] : controllers));
   const without = joining.flatMap(({ nodeId }) => nodeId ?? []);
   /** Controller → system → node. */
-  const taken = new Map<string, Map<string, { readonly nodeId: string | null; readonly nodeName: string }>>();
-  const take = (value: string, system: string, by: { readonly nodeId: string | null; readonly nodeName: string }) => {
+  const taken = new Map<string, Map<string, Pick<JoiningNode, "nodeId" | "name">>>();
+  const take = ({ value, system }: Pick<Identity, "value" | "system">, by: Pick<JoiningNode, "nodeId" | "name">) => {
     const systems = taken.get(value) ?? new Map<string, typeof by>();
     taken.set(value, systems);
     if (!systems.has(system)) systems.set(system, by);
   };
-  for (const { value, system, ...by } of await holdersOf(reader, asked, without)) take(value, system, by);
-  for (const { nodeId, name, kept = [] } of joining)
-    for (const { value, system } of kept) take(value, system, { nodeId, nodeName: name });
-  return joining.map(({ nodeId, name, isShared, controllers }) => {
+  for (const one of await holdersOf(reader, asked, without)) take(one, { nodeId: one.nodeId, name: one.nodeName });
+  for (const node of joining) for (const one of node.kept ?? []) take(one, node);
+  return joining.map((node) => {
+    const { name, isShared, controllers } = node;
     const refusals = controllers.flatMap(({ value, system, text, path }): Refusal[] => {
       const systems = isShared ? undefined : taken.get(value);
       const other = system === "" ? [...(systems?.values() ?? [])][0] : (systems?.get(system) ?? systems?.get(""));
       if (!other) return [];
       const which = system === "" ? text : `${text}, system ${system}`;
-      const message = `Node ${name} would be the same machine as node ${other.nodeName}, which has the management controller ${which}. ${conflictRemedy({ kind: "CONTROLLER" })}`;
+      const message = `Node ${name} would be the same machine as node ${other.name}, which has the management controller ${which}. ${conflictRemedy({ kind: "CONTROLLER" })}`;
       return [{ code: "IDENTITY_CONFLICT", message, path, ...(other.nodeId !== null && { nodeId: other.nodeId }) }];
     });
-    for (const { value, system } of controllers) take(value, system, { nodeId, nodeName: name });
+    for (const one of controllers) take(one, node);
     return refusals;
   });
 }
@@ -65,7 +65,7 @@ export interface IdentityChange {
 
 /** The controllers that changes give to nodes that did not have them, or not alone: what has to be checked. */
 export async function joiningNodes(reader: Reader, changes: readonly IdentityChange[]): Promise<JoiningNode[]> {
-  const stored = await controllersOfNodes(reader, changes);
+  const stored = await identitiesOf(reader, nodesOf(changes), ["CONTROLLER"]);
   return changes.map(({ node, controllers, sharedController }) => {
     const isShared = sharedController === undefined ? node.sharedController === true : sharedController === true;
     const before = stored.get(node.id) ?? [];
@@ -81,17 +81,13 @@ function placeOf({ value, system }: Identity): string {
   return JSON.stringify([value, system]);
 }
 
-async function controllersOfNodes(reader: Reader, changes: readonly IdentityChange[]) {
-  return identitiesOf(
-    reader,
-    changes.map(({ node }) => node.id),
-    ["CONTROLLER"],
-  );
+function nodesOf(changes: readonly IdentityChange[]): string[] {
+  return changes.map(({ node }) => node.id);
 }
 
 /** Stores the controllers of changed nodes. What an inspection has found stays until the next one. */
 export async function storeControllers(tx: Tx, changes: readonly IdentityChange[]): Promise<void> {
-  const stored = await controllersOfNodes(tx, changes);
+  const stored = await identitiesOf(tx, nodesOf(changes), ["CONTROLLER"]);
   for (const { node, sharedController, ...change } of changes) {
     const before = stored.get(node.id) ?? [];
     const controllers = change.controllers ?? before;
@@ -99,17 +95,10 @@ export async function storeControllers(tx: Tx, changes: readonly IdentityChange[
     const isMoved = !isSameJson(had, has);
     if (!isMoved && sharedController === undefined) continue;
     const isShared = (sharedController === undefined ? node.sharedController : sharedController) === true;
-    await replaceIdentities(
-      tx,
-      node.id,
-      ["CONTROLLER"],
-      controllers.map((one) => ({ ...one, isShared })),
-    );
+    const shared = controllers.map((one) => ({ ...one, isShared }));
+    await replaceIdentities(tx, node.id, ["CONTROLLER"], shared);
   }
-  await findConflicts(
-    tx,
-    changes.map(({ node }) => node.id),
-  );
+  await findConflicts(tx, nodesOf(changes));
 }
 
 /** Finds the conflicts of nodes again, after a change of what identifies them. */

@@ -1,5 +1,5 @@
 /** Host groups of a cluster: the check of those that a request gives, and what is stored of them. */
-import { invalidInput } from "../../errors.ts";
+import { flawIf, invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { orderFlaws } from "../../lifecycle/host-groups.ts";
 import type { GroupRules } from "../../lifecycle/host-groups.ts";
@@ -33,9 +33,7 @@ export function hostGroupFlaws(groups: readonly GivenHostGroup[], path: readonly
     const at = [...path, String(index)];
     return [
       ...groupNameFlaw(name, [...at, "name"]),
-      ...(names.indexOf(name) === index
-        ? []
-        : [invalidInput(`The host group ${name} is given twice.`, [...at, "name"])]),
+      ...flawIf(names.indexOf(name) < index, `The host group ${name} is given twice.`, [...at, "name"]),
       ...shareFlaws(group, at),
       ...inOrder
         .filter((flaw) => flaw.index === index)
@@ -61,15 +59,10 @@ export function keptReferenceFlaws(
 
 /** The flaws of numbers and percentages. */
 function shareFlaws({ name, after = [], tolerates, minActive }: GivenHostGroup, path: readonly string[]): Refusal[] {
-  const flaw = (share: Share | undefined, least: 0 | 1, ...at: string[]): Refusal[] =>
-    share === undefined || isShare(share, least)
-      ? []
-      : [
-          invalidInput(
-            `Invalid ${at[0]} of host group ${name}: use a count of ${least} or more, or a percentage ${least === 0 ? "from 0 to" : "above 0 and up to"} 100.`,
-            [...path, ...at],
-          ),
-        ];
+  const flaw = (share: Share | undefined, least: 0 | 1, ...at: string[]): Refusal[] => {
+    const message = `Invalid ${at[0]} of host group ${name}: use a count of ${least} or more, or a percentage ${least === 0 ? "from 0 to" : "above 0 and up to"} 100.`;
+    return flawIf(share !== undefined && !isShare(share, least), message, [...path, ...at]);
+  };
   return [
     ...after.flatMap(({ share }, index) => flaw(share, 1, "after", String(index))),
     ...flaw(tolerates, 0, "tolerates"),

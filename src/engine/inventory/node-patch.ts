@@ -3,7 +3,7 @@
  * for the checks of settings, which the drivers provide.
  */
 import { invalidInput } from "../../errors.ts";
-import type { Refusal } from "../../errors.ts";
+import type { Refusal, Refused } from "../../errors.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { secretNames, shapeOf } from "../../drivers/settings-shape.ts";
 import { isSameJson } from "../../runtime/canonical-json.ts";
@@ -75,7 +75,7 @@ function invalid(message: string, path: readonly string[]): Refusal {
 /** The change of one node; null if it already is as the patch wants it. */
 type PatchedNode =
   | { readonly edit: NodeEdit | null; readonly controllers: readonly GivenController[] | null }
-  | { readonly refusals: readonly Refusal[] };
+  | Refused;
 
 /** A node to change, with what is stored beside its row. */
 interface StoredNode {
@@ -134,7 +134,7 @@ async function patchedDrivers(
   registry: Registry,
   { driver, settings, interfaces, settingsOfDrivers }: NodePatch,
   { node, secrets }: Pick<StoredNode, "node" | "secrets">,
-): Promise<PatchedDrivers | { readonly refusals: readonly Refusal[] }> {
+): Promise<PatchedDrivers | Refused> {
   const own = driver ?? node.driver;
   const present = borrowedBy(node).filter((one) => one.driver !== own);
   const used = new Set([node.driver, ...present.map((one) => one.driver)]);

@@ -7,6 +7,7 @@ import type { Issue } from "../../drivers/issues.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { bindingNames, secretNames, shapeOf } from "../../drivers/settings-shape.ts";
 import { isSameJson } from "../../runtime/canonical-json.ts";
+import { groupsOf } from "../../runtime/groups.ts";
 import type { OperatorFields } from "../../store/nodes/node-fields.ts";
 import type { NodeRow, Secrets } from "../../store/nodes/nodes.ts";
 import type { JsonObject } from "../../store/records.ts";
@@ -89,8 +90,10 @@ export async function prepareSettings(
   const refusals: Refusal[] = [...fieldFlaws(node, path), ...driverFlaws(registry, node, path)];
   const settings: Record<string, JsonObject> = {};
   const secrets: Record<string, Readonly<Record<string, string>>> = {};
-  for (const driver of driversOf(registry, node)) {
-    const checked = await checkSettings(registry, { node, driver, path }, stored[driver.name]);
+  const sources = sourcesOf(registry, node, path);
+  for (const source of sources) {
+    const { driver } = source;
+    const checked = await checkSettings(registry, node.name, source, stored[driver.name]);
     refusals.push(...checked.refusals);
     settings[driver.name] = checked.settings;
     if (Object.keys(checked.secrets).length > 0) secrets[driver.name] = checked.secrets;
@@ -98,8 +101,8 @@ export async function prepareSettings(
   const prepared = { settings, secrets, refusals, controller: null, controllers: [] };
   if (refusals.length > 0) return prepared;
   try {
-    const found = driversOf(registry, node).flatMap((driver) =>
-      controllersOf([driver], settings, secrets).map((one) => ({ ...one, path: settingsFor(node, driver, path).path })),
+    const found = sources.flatMap((source) =>
+      controllersOf(source.driver, settings, secrets).map((one) => ({ ...one, path: source.path })),
     );
     return { ...prepared, controller: powerController(registry, node, found), controllers: found };
   } catch {
@@ -109,10 +112,25 @@ export async function prepareSettings(
   }
 }
 
-interface DriverOfNode {
-  readonly node: NewNode;
+/** A driver of a node, the settings that the node gives it, and their place in the request. */
+interface Source {
   readonly driver: AnyDriver;
+  readonly given: unknown;
   readonly path: readonly string[];
+}
+
+/** The loaded drivers that a node names, each once. */
+function sourcesOf(registry: Registry, node: NewNode, path: readonly string[]): Source[] {
+  const own = { name: node.driver, given: node.settings, at: [...path, "driver"] };
+  const borrowed = (node.interfaces ?? []).map(({ driver: name, settings: given }, index) => ({
+    name,
+    given,
+    at: [...path, "interfaces", String(index), "driver"],
+  }));
+  return groupsOf([own, ...borrowed], ({ name }) => name).flatMap(({ key, first: { given, at } }) => {
+    const driver = registry.get(key);
+    return driver ? [{ driver, given, path: [...at, key] }] : [];
+  });
 }
 
 /** Checked settings, secrets apart. Valid only if there are no refusals. */
@@ -124,22 +142,22 @@ export interface CheckedSettings {
 
 async function checkSettings(
   registry: Registry,
-  { node, driver, path }: DriverOfNode,
+  name: string,
+  source: Source,
   stored: JsonObject | undefined,
 ): Promise<CheckedSettings> {
-  const source = settingsFor(node, driver, path);
-  const what = `Node ${node.name}, settings of driver ${driver.name}`;
-  const given = source.value ?? {};
+  const { driver, path } = source;
+  const what = `Node ${name}, settings of driver ${driver.name}`;
+  const given = source.given ?? {};
   const isObject = typeof given === "object" && !Array.isArray(given);
   const checked = await registry.checkSettings(driver, isObject ? { ...stored, ...given } : given);
   if (!checked.ok)
-    return { settings: {}, secrets: {}, refusals: issueFlaws(what, checked.issues.slice(0, ISSUES_MAX), source.path) };
+    return { settings: {}, secrets: {}, refusals: issueFlaws(what, checked.issues.slice(0, ISSUES_MAX), path) };
   const { settings, secrets } = checked;
-  const astray = stored && isObject ? await strayFlaw(registry, driver, { given, stored, settings, secrets }) : null;
-  const whole = `Node ${node.name}: its settings for driver ${driver.name}`;
-  const refusals = astray
-    ? [invalidInput(`${what}: ${astray.message}`, [...source.path, astray.setting])]
-    : sizeFlaws(whole, { ...settings, ...secrets }, source.path, stored);
+  const astray =
+    stored && isObject ? await strayFlaw(registry, source, { what, given, stored, settings, secrets }) : null;
+  const whole = `Node ${name}: its settings for driver ${driver.name}`;
+  const refusals = astray ? [astray] : sizeFlaws(whole, { ...settings, ...secrets }, path, stored);
   return { settings, secrets, refusals };
 }
 
@@ -151,19 +169,19 @@ export function issueFlaws(what: string, issues: readonly Issue[], path: readonl
   });
 }
 
-interface ChangedSettings {
+interface ChangedSettings extends Omit<CheckedSettings, "refusals"> {
+  /** Begins the message. */
+  readonly what: string;
   readonly given: object;
   readonly stored: JsonObject;
-  readonly settings: JsonObject;
-  readonly secrets: Readonly<Record<string, string>>;
 }
 
 /** Why a change would send stored secrets to a place that the caller chooses; null if it does not. */
 async function strayFlaw(
   registry: Registry,
-  driver: AnyDriver,
-  { given, stored, settings, secrets }: ChangedSettings,
-): Promise<{ readonly setting: string; readonly message: string } | null> {
+  { driver, path }: Source,
+  { what, given, stored, settings, secrets }: ChangedSettings,
+): Promise<Refusal | null> {
   const shape = shapeOf(driver.settings);
   const sent = new Map(Object.entries(given));
   const kept = secretNames(shape).filter((name) => secrets[name] !== undefined && sent.get(name) == null);
@@ -175,10 +193,8 @@ async function strayFlaw(
   const changed = bindingNames(shape).filter((name) => !isSameJson(before[name] ?? null, after[name] ?? null));
   const [setting] = changed;
   if (setting === undefined) return null;
-  return {
-    setting,
-    message: `${listed(changed)} ${changed.length === 1 ? "decides" : "decide"} where the stored ${listed(kept)} ${kept.length === 1 ? "is" : "are"} sent. Send the ${listed(kept)} again with the change.`,
-  };
+  const message = `${what}: ${listed(changed)} ${changed.length === 1 ? "decides" : "decide"} where the stored ${listed(kept)} ${kept.length === 1 ? "is" : "are"} sent. Send the ${listed(kept)} again with the change.`;
+  return invalidInput(message, [...path, setting]);
 }
 
 /** All flaws of the drivers that a node names. */
@@ -200,42 +216,31 @@ interface Flaw {
 function borrowedFlaws(registry: Registry, node: NewNode, index: number): Flaw[] {
   const all = node.interfaces ?? [];
   const { driver = "", kinds = [], fallbackFor = [] } = all[index] ?? {};
-  const at = ["interfaces", String(index)];
-  const atDriver = [...at, "driver", driver];
   const flaws: Flaw[] = [];
-  if (driver === node.driver)
-    flaws.push({
-      what: `${driver} is its own driver, which provides every interface that is not taken from another driver. Leave it out.`,
-      at: atDriver,
-    });
-  if (all.findIndex((one) => one.driver === driver) !== index)
-    flaws.push({
-      what: `the driver ${driver} is named twice. Name it once, with all interfaces that are taken from it.`,
-      at: atDriver,
-    });
-  if (kinds.length === 0 && fallbackFor.length === 0)
-    flaws.push({
-      what: `no interface is taken from the driver ${driver}. Name one, or one for which it is a fallback, or leave the driver out.`,
-      at: [...at, "kinds"],
-    });
+  const flaw = (what: string, ...at: readonly string[]) =>
+    flaws.push({ what, at: ["interfaces", String(index), ...at] });
+  const itsOwn = `${driver} is its own driver, which provides every interface that is not taken from another driver. Leave it out.`;
+  const twice = `the driver ${driver} is named twice. Name it once, with all interfaces that are taken from it.`;
+  const unused = `no interface is taken from the driver ${driver}. Name one, or one for which it is a fallback, or leave the driver out.`;
+  if (driver === node.driver) flaw(itsOwn, "driver", driver);
+  if (all.findIndex((one) => one.driver === driver) !== index) flaw(twice, "driver", driver);
+  if (kinds.length === 0 && fallbackFor.length === 0) flaw(unused, "kinds");
   const earlier = all.slice(0, index).flatMap((one) => one.kinds.filter((kind) => kind !== DEPLOY));
   for (const [position, kind] of kinds.entries()) {
-    const where = [...at, "kinds", String(position)];
+    const where = ["kinds", String(position)];
     if (earlier.includes(kind) || kinds.indexOf(kind) !== position)
-      flaws.push({ what: `its interface ${kind} is given twice.`, at: where });
+      flaw(`its interface ${kind} is given twice.`, ...where);
     if (!isInterfaceName(kind)) {
-      flaws.push({ what: `there is no interface "${kind}" (there are ${INTERFACES.join(", ")}).`, at: where });
+      flaw(`there is no interface "${kind}" (there are ${INTERFACES.join(", ")}).`, ...where);
       continue;
     }
     const giver = registry.compose({ driver, borrowed: { [kind]: driver } });
-    if ("problem" in giver) flaws.push({ what: giver.problem, at: registry.get(driver) ? where : [...at, "driver"] });
+    if ("problem" in giver) flaw(giver.problem, ...(registry.get(driver) ? where : ["driver"]));
   }
   for (const [position, kind] of fallbackFor.entries()) {
+    const where = ["fallbackFor", String(position)];
     if (kind === DEPLOY) {
-      flaws.push({
-        what: `${DEPLOY} has no fallbacks: the steps of all its drivers are performed. Name it in \`kinds\`.`,
-        at: [...at, "fallbackFor", String(position)],
-      });
+      flaw(`${DEPLOY} has no fallbacks: the steps of all its drivers are performed. Name it in \`kinds\`.`, ...where);
       continue;
     }
     const whole = { driver: node.driver, borrowed: borrowedOf(all), fallbacks: { [kind]: [driver] } };
@@ -244,16 +249,9 @@ function borrowedFlaws(registry: Registry, node: NewNode, index: number): Flaw[]
         ? registry.compose(whole)
         : { problem: `its fallback for ${kind} is given twice.` };
     if ("problem" in fallback && !("problem" in registry.compose({ ...whole, fallbacks: {} })))
-      flaws.push({ what: fallback.problem, at: [...at, "fallbackFor", String(position)] });
+      flaw(fallback.problem, ...where);
   }
   return flaws;
-}
-
-/** The loaded drivers that a node names, each once. */
-function driversOf(registry: Registry, node: NewNode): AnyDriver[] {
-  return [...new Set([node.driver, ...(node.interfaces ?? []).map(({ driver }) => driver)])].flatMap(
-    (name) => registry.get(name) ?? [],
-  );
 }
 
 /** Address of the management controller, as the driver that provides power reports it. */
@@ -261,19 +259,6 @@ function powerController(registry: Registry, node: NewNode, controllers: readonl
   const composed = registry.compose({ driver: node.driver, borrowed: borrowedOf(node.interfaces) });
   const giver = "composition" in composed ? composed.composition.giver("power") : null;
   return controllers.find(({ driver }) => driver === giver?.name)?.text ?? null;
-}
-
-function settingsFor(
-  node: NewNode,
-  driver: AnyDriver,
-  path: readonly string[],
-): { readonly value: unknown; readonly path: readonly string[] } {
-  if (driver.name === node.driver) return { value: node.settings, path: [...path, "driver", driver.name] };
-  const index = (node.interfaces ?? []).findIndex((one) => one.driver === driver.name);
-  return {
-    value: node.interfaces?.[index]?.settings,
-    path: [...path, "interfaces", String(index), "driver", driver.name],
-  };
 }
 
 /** The interface that several drivers can provide: the steps of all are performed. */
@@ -285,9 +270,8 @@ export function fallbacksOf(interfaces: readonly BorrowedInterfaces[] | undefine
   const pairs = (interfaces ?? []).flatMap(({ kinds, fallbackFor = [], driver }) =>
     [...kinds.filter((kind) => first[kind] !== driver), ...fallbackFor].map((kind) => ({ kind, driver })),
   );
-  return Object.fromEntries(
-    [...Map.groupBy(pairs, ({ kind }) => kind)].map(([kind, found]) => [kind, found.map(({ driver }) => driver)]),
-  );
+  const lists = groupsOf(pairs, ({ kind }) => kind);
+  return Object.fromEntries(lists.map(({ key, all }) => [key, all.map(({ driver }) => driver)]));
 }
 
 /** Interface → driver that provides it, the first of several. */

@@ -1,4 +1,5 @@
 /** The checks of the fields that operators set: the same at registration and with updateNodes. */
+import { flawIf } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { OPERATOR_COLUMNS, declared } from "../../store/nodes/node-fields.ts";
 import type { OperatorColumn, OperatorFields } from "../../store/nodes/node-fields.ts";
@@ -21,7 +22,6 @@ export function operatorFieldFlaws(fields: OperatorFields, path: readonly string
 
 function rangeFlaws(column: OperatorColumn, value: unknown, path: readonly string[]): Refusal[] {
   const [least = -Infinity, most = Infinity] = declared(column).range ?? [];
-  if (typeof value !== "number" || (value >= least && value <= most)) return [];
   const message = `${column} is ${value}; use a whole number from ${least} to ${most}.`;
-  return [{ code: "INVALID_INPUT", message, path: [...path, column] }];
+  return flawIf(typeof value === "number" && !(value >= least && value <= most), message, [...path, column]);
 }

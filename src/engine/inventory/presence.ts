@@ -81,35 +81,32 @@ async function takeReport(
 ): Promise<PresenceAnswer[]> {
   const { idOf, changed } = await updatePresence(transaction, event, reported);
   const entering = new Map<string, FirstSeen>();
-  const drafts: Omit<PresenceAnswer, "nodeId">[] = [];
+  const flaws = new Map<ReportedNode, Refusal>();
   for (const [index, node] of reported.entries()) {
-    const { name: ref } = node;
-    const key = nameKey(ref);
-    const nodeId = idOf.get(key);
-    // If a node is named twice, only its first answer reports the change.
-    if (nodeId !== undefined)
-      drafts.push({ ref, change: changed.delete(nodeId) ? "UPDATED" : "UNCHANGED", refusal: null });
-    else if (entering.has(key)) drafts.push({ ref, change: "UNCHANGED", refusal: null });
-    else {
-      const path = ["input", "nodes", String(index)];
-      const seen = await firstSeen(context, caller, { event, node }, path);
-      if ("refusal" in seen) drafts.push({ ref, change: null, refusal: seen.refusal });
-      else {
-        entering.set(key, seen);
-        drafts.push({ ref, change: "REGISTERED", refusal: null });
-      }
-    }
+    const key = nameKey(node.name);
+    if (idOf.has(key) || entering.has(key)) continue;
+    const seen = await firstSeen(context, caller, { event, node }, ["input", "nodes", String(index)]);
+    if ("refusal" in seen) flaws.set(node, seen.refusal);
+    else entering.set(key, seen);
   }
   const refused = await refusedForControllers(transaction, entering);
+  const registered = new Set<string>();
   // In the order of names, so that two reports of the same nodes cannot deadlock.
   for (const [name, { node }] of [...entering].toSorted(([a], [b]) => (a < b ? -1 : 1))) {
     if (refused.has(name)) continue;
     const [id] = await enrollNodes(transaction, context, [node], caller);
     if (id !== undefined) idOf.set(name, id);
+    registered.add(name);
   }
-  const answers = drafts.map(({ ref, change, refusal: own }) => {
-    const refusal = own ?? refused.get(nameKey(ref)) ?? null;
-    return { ref, change: refusal ? null : change, refusal, nodeId: refusal ? null : (idOf.get(nameKey(ref)) ?? null) };
+  const answers = reported.map((node): PresenceAnswer => {
+    const [ref, key] = [node.name, nameKey(node.name)];
+    const refusal = flaws.get(node) ?? refused.get(key) ?? null;
+    if (refusal) return { ref, nodeId: null, change: null, refusal };
+    const nodeId = idOf.get(key) ?? null;
+    // If a node is named twice, only its first answer reports the change.
+    const isUpdated = nodeId !== null && changed.delete(nodeId);
+    const change = registered.delete(key) ? "REGISTERED" : isUpdated ? "UPDATED" : "UNCHANGED";
+    return { ref, nodeId, change, refusal: null };
   });
   const taken = answers.flatMap(({ ref, refusal }) => (refusal ? [] : [ref]));
   if (taken.length > 0) transaction.audit(caller, { targets: taken });

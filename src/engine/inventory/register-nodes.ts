@@ -2,9 +2,9 @@
 import { randomUUID } from "node:crypto";
 import { RefusalError, invalidInput, notFound } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
+import { groupsOf } from "../../runtime/groups.ts";
 import { pick } from "../../runtime/pick.ts";
 import { nameKey } from "../../store/names.ts";
-import { clustersByIds, clustersByNames } from "../../store/nodes/clusters.ts";
 import { OPERATOR_COLUMNS } from "../../store/nodes/node-fields.ts";
 import type { OperatorFields } from "../../store/nodes/node-fields.ts";
 import { insertIdentities, lockValues } from "../../store/nodes/node-identities.ts";
@@ -15,10 +15,10 @@ import type { NodeRow, Secrets } from "../../store/nodes/nodes.ts";
 import { putSecrets, SECRETS } from "../../store/secrets/secrets.ts";
 import type { VariablesParts } from "../../store/secrets/secrets.ts";
 import type { EngineContext } from "../context.ts";
-import { isUuid } from "../../runtime/uuid.ts";
 import { inOrderOfList, requireNone } from "../input/edits.ts";
 import { sortedMacs } from "../input/mac-addresses.ts";
 import { labelRecord, repeatedNames } from "../input/name-rules.ts";
+import { findCluster } from "../input/node-selector.ts";
 import type { ClusterRef } from "../input/node-selector.ts";
 import { isStorable } from "../../runtime/json-values.ts";
 import { idsOf } from "../input/ids.ts";
@@ -51,10 +51,13 @@ export async function registerNodes(
     const macs = given.flatMap((node) => sortedMacs(node.macs ?? []).map((value) => ({ kind: "MAC" as const, value })));
     await lockValues(transaction.tx, [...prepared.flatMap(({ controllers }) => controllers), ...macs]);
     const clusters = await clustersOf(transaction, given);
+    const givenMacs = given.map(({ name: nodeName, macs: all }, index) => {
+      return { nodeId: null, nodeName, macs: all, path: ["input", "nodes", String(index), "macs"] };
+    });
     const conflicts = [
       ...clusters.refusals,
       ...(await takenNames(transaction, given)),
-      ...(await macsTaken(transaction, given)),
+      ...(await takenMacs(transaction.tx, givenMacs)),
       ...(await controllersTaken(transaction, given, prepared)),
     ];
     requireNone(inOrderOfList([...flaws, ...conflicts]).slice(0, REFUSALS_MAX));
@@ -159,18 +162,6 @@ export async function enrollNodes(
   return idsOf(rows);
 }
 
-function macsTaken({ tx }: Transaction, given: readonly NewNode[]): Promise<Refusal[]> {
-  return takenMacs(
-    tx,
-    given.map(({ name, macs }, index) => ({
-      nodeId: null,
-      nodeName: name,
-      macs,
-      path: ["input", "nodes", String(index), "macs"],
-    })),
-  );
-}
-
 async function controllersTaken(
   { tx }: Transaction,
   given: readonly NewNode[],
@@ -197,16 +188,13 @@ async function takenNames(transaction: Transaction, given: readonly NewNode[]): 
 
 /** The clusters that the nodes of a request name, and a refusal for each that does not exist. */
 async function clustersOf(transaction: Transaction, given: readonly NewNode[]) {
-  const refs = given.flatMap(({ cluster }) => (cluster ? [cluster] : []));
-  const ids = new Set(refs.flatMap((ref) => ("id" in ref && isUuid(ref.id) ? [ref.id] : [])));
-  const names = new Set(refs.flatMap((ref) => ("name" in ref ? [ref.name] : [])));
-  const byId = await clustersByIds(transaction.tx, [...ids]);
-  const byName = await clustersByNames(transaction.tx, [...names]);
-  const known = new Map<string, string>([
-    ...byId.map(({ id }) => [id, id] as const),
-    ...byName.map(({ id, name }) => [nameKey(name), id] as const),
-  ]);
   const keyOf = (ref: ClusterRef) => ("id" in ref ? ref.id : nameKey(ref.name));
+  const refs = groupsOf(given, ({ cluster }) => cluster && keyOf(cluster));
+  const known = new Map<string, string>();
+  for (const { key, first } of refs) {
+    const id = first.cluster && (await findCluster(transaction.tx, first.cluster));
+    if (id) known.set(key, id);
+  }
   const idOf = (ref: ClusterRef | undefined) => (ref ? (known.get(keyOf(ref)) ?? null) : null);
   const locked = await clusterLockRefusals(transaction.tx, [...new Set(known.values())], (clusterId) => [
     "input",

@@ -3,7 +3,7 @@
  * as a whole against the loaded drivers, and applies to plans that are made from then on; stored plans stay. Limits
  * also apply to runs that wait already, so the slot scheduler is nudged.
  */
-import { invalidInput } from "../../errors.ts";
+import { flawIf, invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { INTERFACES, stepsOf } from "../../drivers/interfaces.ts";
 import type { AnyDriver, AnyStep } from "../../drivers/interfaces.ts";
@@ -16,7 +16,7 @@ import { SECRETS } from "../../store/secrets/secrets.ts";
 import { changeSite, lockSite, siteKey } from "../../store/site.ts";
 import type { SiteRow } from "../../store/site.ts";
 import { changedFields } from "../input/changed-fields.ts";
-import { requireNone, requireRevision } from "../input/edits.ts";
+import { answerEdit, requireNone, requireRevision } from "../input/edits.ts";
 import { sharedValues } from "../input/machine-identities.ts";
 import { sizeFlaws, textFlaws } from "../input/size-limits.ts";
 import { levelFlaws } from "../input/output-references.ts";
@@ -29,27 +29,18 @@ import { findConflicts } from "./controller-conflicts.ts";
 import { secretNames, variablesOverlay } from "./stored-variables.ts";
 import type { Caller } from "../transaction.ts";
 
-/** A change of the policy. An absent member stays, null removes it. */
-export interface SiteChange {
+/** A change of the policy. An absent member stays, null removes it. A list replaces the whole present one. */
+export type SiteChange = PolicyChange & {
   readonly ifRevision?: number | undefined;
-  /** Replaces all of them. */
   readonly phaseLimits?: readonly { readonly phase: string; readonly limit: number }[] | null | undefined;
-  readonly controllerLimit?: number | null | undefined;
-  readonly disappearedTimeoutSeconds?: number | null | undefined;
-  readonly automaticCleaning?: boolean | null | undefined;
-  readonly correctPower?: boolean | null | undefined;
-  readonly powerOnFailure?: SitePolicy["powerOnFailure"] | null;
-  readonly commissionOnFailure?: SitePolicy["commissionOnFailure"] | null;
-  readonly unerasedDisks?: SitePolicy["unerasedDisks"] | null;
-  /** Replaces all of them. */
-  readonly sharedIdentities?: readonly string[] | null | undefined;
-  /** Replaces all of them. */
-  readonly stepScopes?: readonly StepScope[] | null | undefined;
-  /** Replaces all of them. */
   readonly steps?: readonly StepRule[] | null | undefined;
   /** Laid over the present ones; null removes a key. */
   readonly variables?: unknown;
-}
+};
+
+type PolicyChange = {
+  readonly [Member in Exclude<keyof SitePolicy, "phaseLimits" | "steps">]?: SitePolicy[Member] | null | undefined;
+};
 
 /** The policy for one step, as a request gives it. */
 interface StepRule {
@@ -72,34 +63,37 @@ export async function updateSite(
   { variables: given, ...change }: SiteChange,
 ): Promise<SiteEdited> {
   const { transact, registry, nudge } = context;
-  const rules = change.steps ?? [];
-  requireNone([...limitFlaws(change), ...sharedFlaws(change), ...(await stepFlaws(registry, rules))]);
-  requireNone(installFlaws(registry, rules));
-  requireNone(levelFlaws(given, VARIABLES));
-  requireNone(stepScopeFlaws(registry, change.stepScopes ?? []));
-  return transact(async (transaction) => {
-    if (change.sharedIdentities !== undefined) await lockAllIdentities(transaction.tx);
-    const site = await lockSite(transaction.tx);
-    requireRevision("The site's policy", site.revision, change.ifRevision);
-    const policy = changedPolicy(site.policy, change);
-    const laidOver = await variablesOverlay(transaction.tx, context, SECRETS.siteVariables, given);
-    const variables = laidOver(siteKey(site), site.variables);
-    requireNone(sizeFlaws("The variables together with those of the site", variables, VARIABLES, site.variables));
-    const changed = changedFields<SiteRow>(site, { policy, variables });
-    if (changed) {
-      await changeSite(transaction.tx, changed, caller.actor);
-      await recordPendingChanges(transaction.tx);
-    }
-    const [was, is] = [site, { ...site, ...changed }].map((one) => ({ ...one.policy, variables: one.variables }));
-    const secret = secretNames(context, site.variables, variables);
-    transaction.audit(caller, { targets: ["site"], edits: editOf("site", was ?? null, is ?? null, secret) });
-    if (change.sharedIdentities !== undefined) {
-      const values = [site.policy, policy].flatMap(sharedValues);
-      await findConflicts(transaction.tx, await nodesConcernedBy(transaction.tx, values));
-    }
-    if (change.phaseLimits !== undefined || change.controllerLimit !== undefined) transaction.afterCommit(nudge);
-    return { done: true, refusals: [] };
-  });
+  const edit = async (): Promise<SiteEdited> => {
+    const rules = change.steps ?? [];
+    requireNone([...limitFlaws(change), ...sharedFlaws(change), ...(await stepFlaws(registry, rules))]);
+    requireNone(installFlaws(registry, rules));
+    requireNone(levelFlaws(given, VARIABLES));
+    requireNone(stepScopeFlaws(registry, change.stepScopes ?? []));
+    return transact(async (transaction) => {
+      if (change.sharedIdentities !== undefined) await lockAllIdentities(transaction.tx);
+      const site = await lockSite(transaction.tx);
+      requireRevision("The site's policy", site.revision, change.ifRevision);
+      const policy = changedPolicy(site.policy, change);
+      const laidOver = await variablesOverlay(transaction.tx, context, SECRETS.siteVariables, given);
+      const variables = laidOver(siteKey(site), site.variables);
+      requireNone(sizeFlaws("The variables together with those of the site", variables, VARIABLES, site.variables));
+      const changed = changedFields<SiteRow>(site, { policy, variables });
+      if (changed) {
+        await changeSite(transaction.tx, changed, caller.actor);
+        await recordPendingChanges(transaction.tx);
+      }
+      const [was, is] = [site, { ...site, ...changed }].map((one) => ({ ...one.policy, variables: one.variables }));
+      const secret = secretNames(context, site.variables, variables);
+      transaction.audit(caller, { targets: ["site"], edits: editOf("site", was ?? null, is ?? null, secret) });
+      if (change.sharedIdentities !== undefined) {
+        const values = [site.policy, policy].flatMap(sharedValues);
+        await findConflicts(transaction.tx, await nodesConcernedBy(transaction.tx, values));
+      }
+      if (change.phaseLimits !== undefined || change.controllerLimit !== undefined) transaction.afterCommit(nudge);
+      return { done: true, refusals: [] };
+    });
+  };
+  return answerEdit(edit, { done: false, refusals: [] });
 }
 
 /** The policy with the change applied. */
@@ -133,29 +127,27 @@ function policyOf({ step, driver, priority, forbidden }: StepRule): StepPolicy {
 const DISAPPEARED_SECONDS_MAX = 2_592_000;
 
 function limitFlaws({ phaseLimits, controllerLimit, disappearedTimeoutSeconds: seconds }: SiteChange): Refusal[] {
-  const flaws: Refusal[] = [];
-  const invalid = (message: string, ...path: string[]) => flaws.push(invalidInput(message, ["input", ...path]));
   const isLimit = (limit: number) => Number.isInteger(limit) && limit >= 1;
-  for (const [index, { phase, limit }] of (phaseLimits ?? []).entries()) {
-    const path = ["phaseLimits", String(index)];
-    if (!LIMITED_PHASES.some((one) => one === phase))
-      invalid(`The phase ${phase} cannot be limited; use one of ${LIMITED_PHASES.join(", ")}.`, ...path, "phase");
-    if (phaseLimits?.findIndex((one) => one.phase === phase) !== index)
-      invalid(`The phase ${phase} is given twice.`, ...path, "phase");
-    if (!isLimit(limit)) {
-      const rule = "use a whole number of runs, 1 or more, or leave the phase out for no limit";
-      invalid(`Invalid limit of ${phase}: ${rule}.`, ...path, "limit");
-    }
-  }
-  if (controllerLimit != null && !isLimit(controllerLimit)) {
-    const rule = "use a whole number of runs, 1 or more, or null for no limit";
-    invalid(`Invalid limit of a management controller: ${rule}.`, "controllerLimit");
-  }
-  if (seconds != null && !(Number.isInteger(seconds) && seconds >= 1 && seconds <= DISAPPEARED_SECONDS_MAX)) {
-    const rule = `use a whole number of seconds from 1 to ${DISAPPEARED_SECONDS_MAX}, or null for no limit`;
-    invalid(`Invalid time of waits for nodes that have disappeared: ${rule}.`, "disappearedTimeoutSeconds");
-  }
-  return flaws;
+  const phases = (phaseLimits ?? []).map(({ phase }) => phase);
+  const ofPhases = (phaseLimits ?? []).flatMap(({ phase, limit }, index) => {
+    const path = ["input", "phaseLimits", String(index)];
+    const unlimited = `The phase ${phase} cannot be limited; use one of ${LIMITED_PHASES.join(", ")}.`;
+    const rule = "use a whole number of runs, 1 or more, or leave the phase out for no limit";
+    return [
+      ...flawIf(!LIMITED_PHASES.some((one) => one === phase), unlimited, [...path, "phase"]),
+      ...flawIf(phases.indexOf(phase) < index, `The phase ${phase} is given twice.`, [...path, "phase"]),
+      ...flawIf(!isLimit(limit), `Invalid limit of ${phase}: ${rule}.`, [...path, "limit"]),
+    ];
+  });
+  const controller =
+    "Invalid limit of a management controller: use a whole number of runs, 1 or more, or null for no limit.";
+  const time = `Invalid time of waits for nodes that have disappeared: use a whole number of seconds from 1 to ${DISAPPEARED_SECONDS_MAX}, or null for no limit.`;
+  const isTime = isLimit(seconds ?? 1) && (seconds ?? 1) <= DISAPPEARED_SECONDS_MAX;
+  return [
+    ...ofPhases,
+    ...flawIf(!isLimit(controllerLimit ?? 1), controller, ["input", "controllerLimit"]),
+    ...flawIf(!isTime, time, ["input", "disappearedTimeoutSeconds"]),
+  ];
 }
 
 // ---- shared identities
@@ -178,16 +170,13 @@ function sharedFlaws({ sharedIdentities }: SiteChange): Refusal[] {
 function stepScopeFlaws(registry: Registry, rules: readonly StepScope[]): Refusal[] {
   const offered = offersOf(registry);
   return rules.flatMap(({ step, scope }, index) => {
-    const invalid = (field: string, message: string) =>
-      invalidInput(message, ["input", "stepScopes", String(index), field]);
+    const path = ["input", "stepScopes", String(index)];
+    const isRepeated = rules.findIndex((one) => one.step === step) < index;
+    const usual = `Every caller who may choose ${step} has ${scope}. Use MANAGE or ADMIN.`;
     return [
-      ...labelFlaws(offered, step, null).map((message) => invalid("step", message)),
-      ...(rules.findIndex((one) => one.step === step) < index
-        ? [invalid("step", `The step ${step} is given twice.`)]
-        : []),
-      ...(includesScope(scope, "MANAGE")
-        ? []
-        : [invalid("scope", `Every caller who may choose ${step} has ${scope}. Use MANAGE or ADMIN.`)]),
+      ...labelFlaws(offered, step, null).map((message) => invalidInput(message, [...path, "step"])),
+      ...flawIf(isRepeated, `The step ${step} is given twice.`, [...path, "step"]),
+      ...flawIf(!includesScope(scope, "MANAGE"), usual, [...path, "scope"]),
     ];
   });
 }
@@ -207,22 +196,22 @@ function offersOf(registry: Registry): Offer[] {
 }
 
 async function stepFlaws(registry: Registry, rules: readonly StepRule[]): Promise<Refusal[]> {
-  const offers = offersOf(registry);
-  const flaws = await Promise.all(rules.map((_, index) => ruleFlaws(registry, offers, rules, index)));
-  return flaws.flat();
+  const flaws: Refusal[] = [];
+  for (const [index, rule] of rules.entries()) flaws.push(...(await ruleFlaws(registry, rules, rule, index)));
+  return flaws;
 }
 
 async function ruleFlaws(
   registry: Registry,
-  offers: readonly Offer[],
   rules: readonly StepRule[],
+  rule: StepRule,
   index: number,
 ): Promise<Refusal[]> {
-  const rule = rules[index];
-  if (!rule) return [];
+  const offers = offersOf(registry);
   const { step: label, driver, priority, forbidden } = rule;
-  const flaws: { readonly field: string; readonly message: string }[] = [];
-  const invalid = (field: string, message: string) => flaws.push({ field, message });
+  const flaws: Refusal[] = [];
+  const invalid = (field: string, message: string) =>
+    flaws.push(invalidInput(message, ["input", "steps", String(index), field]));
   if (driver != null && !registry.get(driver)) {
     const loaded = registry.drivers.map(({ name }) => name).join(", ") || "none";
     invalid("driver", `Driver ${driver} is not loaded (loaded: ${loaded}).`);
@@ -241,7 +230,7 @@ async function ruleFlaws(
     );
   else if (priority != null && priority > 0)
     for (const message of await argumentFlaws(offers, rules, rule)) invalid("priority", message);
-  return flaws.map(({ field, message }) => invalidInput(message, ["input", "steps", String(index), field]));
+  return flaws;
 }
 
 /** Refuses a policy that leaves a driver without a step that installs a system: its nodes could not be deployed. */

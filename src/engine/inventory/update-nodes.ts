@@ -4,6 +4,7 @@
  */
 import { RefusalError, invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
+import { groupsOf } from "../../runtime/groups.ts";
 import { isUuid } from "../../runtime/uuid.ts";
 import { createYielding } from "../../runtime/yielding.ts";
 import { storeNodeEdits } from "../../store/nodes/node-edits.ts";
@@ -82,11 +83,10 @@ const OUTCOME_ORDER = Object.keys(EDIT_OUTCOMES);
 /** Changed and unchanged nodes, then refused ones by the code of their first refusal, the largest group first. */
 export function editGroups(results: readonly EditAnswer[]): EditGroup[] {
   const place = ({ outcome }: EditGroup) => OUTCOME_ORDER.indexOf(outcome);
-  return [...Map.groupBy(results, ({ outcome, refusal }) => refusal?.code ?? outcome).values()]
-    .flatMap((same): EditGroup[] => {
-      const [first] = same;
-      const [refusal = null] = summaryOf(same.map((one) => ({ ...one, further: [] })));
-      return first ? [{ outcome: first.outcome, results: same, refusal }] : [];
+  return groupsOf(results, ({ outcome, refusal }) => refusal?.code ?? outcome)
+    .map(({ first: { outcome }, all }): EditGroup => {
+      const [refusal = null] = summaryOf(all.map((one) => ({ ...one, further: [] })));
+      return { outcome, results: all, refusal };
     })
     .toSorted((a, b) => place(a) - place(b) || b.results.length - a.results.length);
 }
