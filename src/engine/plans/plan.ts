@@ -4,7 +4,7 @@
  */
 import { outputsOf } from "../../drivers/variables.ts";
 import { messageOf } from "../../errors.ts";
-import type { Refusal } from "../../errors.ts";
+import type { Refusal, Refused } from "../../errors.ts";
 import type { LegPhase, PowerChange, Route } from "../../lifecycle/verbs.ts";
 import type { DriverPhase } from "../../drivers/driver.ts";
 import type { AddressRules } from "../../drivers/address-settings.ts";
@@ -28,7 +28,7 @@ import {
   powerChangeOf,
   shutsDown,
 } from "./reserved-steps.ts";
-import { formFlaws } from "./step-selection.ts";
+import { formFlaws, stepFlaw } from "./step-selection.ts";
 
 export interface PlanRequest extends CatalogueBasis {
   readonly nodeName: string;
@@ -52,7 +52,7 @@ export interface ChosenList {
   readonly path?: readonly string[] | undefined;
 }
 
-type PlanVerdict = { readonly plan: Plan } | { readonly refusals: readonly Refusal[] };
+type PlanVerdict = { readonly plan: Plan } | Refused;
 
 /** Seconds (docs/rules/timeouts.md). */
 const POWER_TIMEOUT = 60;
@@ -65,20 +65,17 @@ const HOLD_TIMEOUT = 100 * 365 * 86_400;
 
 export async function planSteps(request: PlanRequest): Promise<PlanVerdict> {
   const { route, composition, chosen, inMaintenance = false } = request;
-  const steps: PlannedStep[] = [];
-  const refusals: Refusal[] = [];
-  for (const [leg, { phase }] of route.legs.entries()) {
-    const found = await stepsOfLeg(request, { leg, phase });
-    if ("refusals" in found) refusals.push(...found.refusals);
-    else {
+  const ofLegs = await Promise.all(
+    route.legs.map(async ({ phase }, leg): Promise<Found> => {
+      const found = await stepsOfLeg(request, { leg, phase });
+      if (!inMaintenance || phase !== "clean" || "refusals" in found || found.steps.length === 0) return found;
       const before = route.legs[leg - 1];
       const at = before ? { leg: leg - 1, phase: before.phase } : { leg, phase };
-      if (inMaintenance && phase === "clean" && found.steps.length > 0)
-        steps.push(verification(composition, at, PATIENT));
-      steps.push(...found.steps);
-    }
-  }
-  if (refusals.length > 0) return { refusals };
+      return { steps: [verification(composition, at, PATIENT), ...found.steps] };
+    }),
+  );
+  const planned = joined(ofLegs);
+  if ("refusals" in planned) return planned;
   const { legs, finish, bestEffort } = route;
   const isChosen = chosen?.phase === "deploy" && legs.some(({ phase }) => phase === "deploy");
   const keepsPower = !setsPower(composition);
@@ -90,7 +87,7 @@ export async function planSteps(request: PlanRequest): Promise<PlanVerdict> {
       ...(inMaintenance && { inMaintenance }),
       ...(isChosen && { chosen: { runbook: chosen.runbook ?? null } }),
       ...(keepsPower && { keepsPower }),
-      steps: withOneInstaller(steps),
+      steps: withOneInstaller(planned.steps),
     },
   };
 }
@@ -113,7 +110,13 @@ function verification(composition: Composition, leg: Leg, retries: Partial<typeo
   });
 }
 
-type Found = { readonly steps: readonly PlannedStep[] } | { readonly refusals: readonly Refusal[] };
+type Found = { readonly steps: readonly PlannedStep[] } | Refused;
+
+/** The steps of all, or all refusals. */
+function joined(all: readonly Found[]): Found {
+  const refusals = all.flatMap((one) => ("refusals" in one ? one.refusals : []));
+  return refusals.length > 0 ? { refusals } : { steps: all.flatMap((one) => ("steps" in one ? one.steps : [])) };
+}
 
 /** A leg of the route: its index and its phase. */
 type Leg = Pick<PlannedStep, "leg" | "phase">;
@@ -196,20 +199,17 @@ function bootStep(composition: Composition, leg: Leg, { device, persistent = fal
 // ---- automatic steps
 
 async function automaticSteps(request: PlanRequest, phase: DriverPhase, leg: number): Promise<Found> {
-  const steps: PlannedStep[] = [];
-  const refusals: Refusal[] = [];
   // A node that is inspected in place, in service, is not restarted.
   const isInPlace = phase === "inspect" && request.route.legs[leg]?.enter.length === 0;
   const runs = ({ off, driver }: CatalogueEntry) => off === null && (!isInPlace || driver.inspect?.withoutReboot);
-  for (const entry of catalogueOf(request, phase).filter(runs)) {
-    const checked = await checkArgs(entry.step, {});
-    if ("args" in checked) {
-      const planned = driverStep(request.nodeName, entry, leg, checked.args);
-      if ("step" in planned) steps.push(planned.step);
-      else refusals.push(planned.refusal);
-    } else refusals.push(needsArguments(request.nodeName, entry, checked.issues));
-  }
-  return refusals.length > 0 ? { refusals } : { steps };
+  const found = catalogueOf(request, phase)
+    .filter(runs)
+    .map(async (entry): Promise<Found> => {
+      const checked = await checkArgs(entry.step, {});
+      if ("args" in checked) return driverStep(request.nodeName, entry, leg, checked.args);
+      return { refusals: [needsArguments(request.nodeName, entry, checked.issues)] };
+    });
+  return joined(await Promise.all(found));
 }
 
 /** The refusal for a step that has a priority but cannot run without arguments. */
@@ -223,19 +223,14 @@ function needsArguments(
   return { code: "INVALID_INPUT", message: `${why} Set its priority to 0 with updateSite, and request it by name.` };
 }
 
-function driverStep(
-  nodeName: string,
-  entry: CatalogueEntry,
-  leg: number,
-  args: JsonObject,
-): { readonly step: PlannedStep } | { readonly refusal: Refusal } {
+function driverStep(nodeName: string, entry: CatalogueEntry, leg: number, args: JsonObject): Found {
   const { driver, interface: name, step } = entry;
   try {
     const revision = driver.revision?.();
-    return { step: { ...plannedStep(entry, leg, args), ...(revision !== undefined && { revision }) } };
+    return { steps: [{ ...plannedStep(entry, leg, args), ...(revision !== undefined && { revision }) }] };
   } catch (error) {
     const message = `Node ${nodeName} cannot run ${name}.${step.name} of driver ${driver.name}: ${messageOf(error)}`;
-    return { refusal: { code: "UNSUPPORTED_BY_DRIVER", message } };
+    return { refusals: [{ code: "UNSUPPORTED_BY_DRIVER", message }] };
   }
 }
 
@@ -272,11 +267,8 @@ function plannedStep(
 // ---- chosen steps
 
 async function chosenSteps(request: PlanRequest, { steps: choices, path }: ChosenList, leg: Leg): Promise<Found> {
-  const found = await Promise.all(
-    choices.map((choice, index) => chosenStep(request, choice, leg, path && [...path, String(index)])),
-  );
-  const refusals = found.flatMap((one) => ("refusals" in one ? one.refusals : []));
-  return refusals.length > 0 ? { refusals } : { steps: found.flatMap((one) => ("steps" in one ? one.steps : [])) };
+  const found = choices.map((choice, index) => chosenStep(request, choice, leg, path && [...path, String(index)]));
+  return joined(await Promise.all(found));
 }
 
 async function chosenStep(
@@ -288,18 +280,14 @@ async function chosenStep(
   const where = `Step ${stepLabel(choice)} on node ${request.nodeName}`;
   const flaws = formFlaws(choice, path, where);
   if (flaws.length > 0) return { refusals: flaws };
-  const invalid = (at: readonly string[], what: string): Refusal => ({
-    code: "INVALID_INPUT",
-    message: `${where}: ${what}`,
-    ...(path && { path: [...path, ...at] }),
-  });
+  const invalid = (at: readonly string[], what: string) => ({ refusals: [stepFlaw(where, path, at, what)] });
   if (isReserved(choice)) {
     const owner = request.composition.giver("power");
     const givers = request.composition.givers("power");
     if (choice.name === BOOT_STEP && !givers.some(({ power }) => power.setBootDevice))
-      return { refusals: [invalid(["name"], `driver ${owner?.name ?? "none"} cannot set the boot device.`)] };
+      return invalid(["name"], `driver ${owner?.name ?? "none"} cannot set the boot device.`);
     if (powerChangeOf(choice) && !setsPower(request.composition))
-      return { refusals: [invalid(["name"], `driver ${owner?.name ?? "none"} cannot change the power.`)] };
+      return invalid(["name"], `driver ${owner?.name ?? "none"} cannot change the power.`);
     return { steps: [reservedStepOf(request, choice, leg)] };
   }
   const { phase } = leg;
@@ -307,20 +295,13 @@ async function chosenStep(
   const entry = offers.find(({ interface: name, step }) => name === choice.interface && step.name === choice.name);
   if (!entry) {
     const known = offers.map(({ interface: name, step }) => `${name}.${step.name}`).join(", ") || "none";
-    return { refusals: [invalid(["name"], `its drivers offer no such ${phase} step; they offer ${known}.`)] };
+    return invalid(["name"], `its drivers offer no such ${phase} step; they offer ${known}.`);
   }
   if (entry.off === "FORBIDDEN")
-    return {
-      refusals: [
-        invalid(["name"], "the site's policy forbids it. Leave it out, or change the policy with updateSite."),
-      ],
-    };
+    return invalid(["name"], "the site's policy forbids it. Leave it out, or change the policy with updateSite.");
   const checked = await checkArgs(entry.step, choice.args, request.rules);
-  if ("args" in checked) {
-    const planned = driverStep(request.nodeName, entry, leg.leg, checked.args);
-    return "step" in planned ? { steps: [planned.step] } : { refusals: [planned.refusal] };
-  }
-  return { refusals: checked.issues.map(({ at, what }) => invalid(["args", ...at], `${issueText({ at, what })}.`)) };
+  if ("args" in checked) return driverStep(request.nodeName, entry, leg.leg, checked.args);
+  return joined(checked.issues.map((issue) => invalid(["args", ...issue.at], `${issueText(issue)}.`)));
 }
 
 /** A reserved step, whose form has been checked. */

@@ -162,10 +162,6 @@ export function isReserved(step: { readonly interface: string }): boolean {
   return RESERVED_STEPS.some((one) => one.interface === step.interface);
 }
 
-function reservedStep(choice: Pick<StepChoice, "interface" | "name">): ReservedStep | undefined {
-  return RESERVED_STEPS.find((one) => one.interface === choice.interface && one.name === choice.name);
-}
-
 /** JSON Schema of the arguments of a reserved step. */
 export function reservedArgsSchema({ args, required }: ReservedStep): JsonObject {
   return {
@@ -181,10 +177,11 @@ export function reservedArgsSchema({ args, required }: ReservedStep): JsonObject
 export function reservedFlaws(
   choice: StepChoice,
 ): readonly { readonly at: readonly string[]; readonly what: string }[] {
-  const step = reservedStep(choice);
+  const ofInterface = RESERVED_STEPS.filter((one) => one.interface === choice.interface);
+  const step = ofInterface.find(({ name }) => name === choice.name);
   if (!step) {
-    const known = RESERVED_STEPS.filter((one) => one.interface === choice.interface).map(({ name }) => name);
-    return [{ at: ["name"], what: `there is no such reserved step (there are ${known.join(", ")}).` }];
+    const known = ofInterface.map(({ name }) => name).join(", ");
+    return [{ at: ["name"], what: `there is no such reserved step (there are ${known}).` }];
   }
   const taken = Object.keys(step.args);
   const surplus = Object.keys(choice.args).filter((key) => !taken.includes(key));

@@ -2,8 +2,8 @@
  * The steps that a request chooses in place of the automatic ones: a list of its own, or a runbook's. The runbook is
  * read when the request is admitted; from then on the operation has the list itself, even if the runbook changes.
  */
-import { invalidInput } from "../../errors.ts";
-import type { Refusal } from "../../errors.ts";
+import { flawIf, invalidInput } from "../../errors.ts";
+import type { Refusal, Refused } from "../../errors.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import type { StepChoice, VerbOptions } from "../../store/records.ts";
@@ -20,11 +20,14 @@ export const PHASE_OF_LIST: Partial<Record<OperationKind, "clean" | "deploy">> =
 /** The flaws of a choice that do not depend on any node. */
 export function choiceFlaws(options: VerbOptions): Refusal[] {
   const { steps, runbook } = options;
-  const both: Refusal[] =
-    steps && runbook !== undefined
-      ? [invalidInput("Give either steps or a runbook, not both.", ["input", "runbook"])]
-      : [];
-  return [...both, ...(steps ? lengthFlaws(steps, ["input", "steps"]) : []), ...powerFlaws(options)];
+  return [
+    ...flawIf(Boolean(steps) && runbook !== undefined, "Give either steps or a runbook, not both.", [
+      "input",
+      "runbook",
+    ]),
+    ...(steps ? lengthFlaws(steps, ["input", "steps"]) : []),
+    ...powerFlaws(options),
+  ];
 }
 
 /** A change of power is a reserved step, so its timeout is checked as an argument of that step. */
@@ -42,7 +45,7 @@ function powerFlaws({ powerAction, softTimeoutSeconds }: VerbOptions): Refusal[]
 export async function withRunbookSteps(
   reader: Reader,
   { kind, options }: { readonly kind: OperationKind; readonly options: VerbOptions },
-): Promise<{ readonly options: VerbOptions } | { readonly refusals: readonly Refusal[] }> {
+): Promise<{ readonly options: VerbOptions } | Refused> {
   const { steps, runbook } = options;
   if (runbook === undefined || steps) return { options };
   const refuse = (code: Refusal["code"], message: string, more: Partial<Refusal> = {}) => ({
@@ -70,21 +73,24 @@ export function choicePath({ runbook }: VerbOptions): readonly string[] {
 /** The flaws of the length and size of a list of steps. */
 export function lengthFlaws(steps: readonly StepChoice[], path: readonly string[]): Refusal[] {
   if (steps.length === 0) return [invalidInput("The list of steps is empty; name at least one step.", path)];
-  if (steps.length > CHOICES_MAX) {
-    const message = `A list has at most ${CHOICES_MAX} steps; this one has ${steps.length}.`;
-    return [invalidInput(message, path)];
-  }
+  if (steps.length > CHOICES_MAX)
+    return [invalidInput(`A list has at most ${CHOICES_MAX} steps; this one has ${steps.length}.`, path)];
   return sizeFlaws("The list of steps, with their arguments,", steps, path);
 }
 
 /** The flaws of a chosen step that do not depend on the node. `where` begins the messages. */
 export function formFlaws(choice: StepChoice, path: readonly string[] | undefined, where: string): Refusal[] {
-  const invalid = (at: readonly string[], what: string): Refusal => ({
-    code: "INVALID_INPUT",
-    message: `${where}: ${what}`,
-    ...(path && { path: [...path, ...at] }),
-  });
   if (!isJsonObject(choice.args))
-    return [invalid(["args"], "its arguments must be a JSON object, from name to value.")];
-  return isReserved(choice) ? reservedFlaws(choice).map(({ at, what }) => invalid(at, what)) : [];
+    return [stepFlaw(where, path, ["args"], "its arguments must be a JSON object, from name to value.")];
+  return isReserved(choice) ? reservedFlaws(choice).map(({ at, what }) => stepFlaw(where, path, at, what)) : [];
+}
+
+/** A flaw of a chosen step, at a place below the step's. */
+export function stepFlaw(
+  where: string,
+  path: readonly string[] | undefined,
+  at: readonly string[],
+  what: string,
+): Refusal {
+  return { code: "INVALID_INPUT", message: `${where}: ${what}`, ...(path && { path: [...path, ...at] }) };
 }
