@@ -1,6 +1,6 @@
 /** The engine's face: every change goes through it. A function behind it takes the context and the caller first. */
 import type { Registry } from "../drivers/registry.ts";
-import type { Refusal } from "../errors.ts";
+import type { Refusal, Refused } from "../errors.ts";
 import type { Log } from "../log.ts";
 import { noopObserver } from "../observer.ts";
 import type { Observer } from "../observer.ts";
@@ -261,7 +261,7 @@ function requestsOf(context: EngineContext, { reader }: Database) {
       handler(context, caller, ...rest);
   /** The same of a change that throws its refusals. `refused`: its answer then, but for them. */
   const edit =
-    <Rest extends unknown[], Answer extends { readonly refusals: readonly Refusal[] }>(
+    <Rest extends unknown[], Answer extends Refused>(
       handler: (context: EngineContext, caller: Caller, ...rest: Rest) => Promise<Answer>,
       refused: NoInfer<Answer>,
     ) =>
@@ -274,7 +274,7 @@ function requestsOf(context: EngineContext, { reader }: Database) {
   const noImages = { imageIds: [], refusals };
   const noAccount = { accountId: null, refusals };
   const noRole = { role: null, refusals };
-  const withGroups = { ...context, groupAdmission: new GroupAdmission() };
+  const withGroups = { ...context, groupAdmission: new GroupAdmission(context) };
   return {
     submit: (caller: Caller, request: VerbRequest) => submitVerb(withGroups, caller, request),
     // A discovery is an operation like any other to the caller, but works on addresses instead of runs.
@@ -313,7 +313,7 @@ function requestsOf(context: EngineContext, { reader }: Database) {
     registerImages: edit(registerImages, noImages),
     updateImage: edit(updateImage, noImages),
     deleteImages: edit(deleteImages, noImages),
-    updateSite: edit(updateSite, { done: false, refusals }),
+    updateSite: handle(updateSite),
     createAccount: edit(createAccount, noAccount),
     updateAccount: edit(updateAccount, noAccount),
     createToken: edit(createToken, { tokenId: null, secret: null, refusals }),

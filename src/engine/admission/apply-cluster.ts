@@ -3,7 +3,7 @@
  * restart prepares it; what else is wanted of each node is decided under its lock (wanted-work.ts).
  */
 import { invalidInput } from "../../errors.ts";
-import type { Refusal } from "../../errors.ts";
+import type { Refusal, Refused } from "../../errors.ts";
 import { kindOf } from "../../lifecycle/machine.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
 import { imagesByIds } from "../../store/images.ts";
@@ -13,7 +13,7 @@ import { deploymentsOf } from "../../store/nodes/node-deployments.ts";
 import { nodesByIds, nodeStatesByIds } from "../../store/nodes/nodes.ts";
 import { operationsByIds } from "../../store/operations/operations.ts";
 import type { Reader } from "../../store/postgres/database.ts";
-import { cleanedUpAfter, newestWork } from "../../store/runs/runs.ts";
+import { newestWork } from "../../store/runs/runs.ts";
 import { NO_VARIABLES } from "../../store/secrets/secrets.ts";
 import type { EngineContext } from "../context.ts";
 import { refuseRequest } from "../input/answers.ts";
@@ -62,10 +62,6 @@ export async function applyCluster(
   return submitPrepared(context, { caller, terms, ...input, submissions: [prepared] });
 }
 
-interface Refused {
-  readonly refusals: readonly Refusal[];
-}
-
 const CLUSTER_PATH = ["input", "cluster"];
 const NODES_PATH = ["input", "nodes"];
 
@@ -80,14 +76,14 @@ async function prepare(reader: Reader, request: ApplyRequest): Promise<Submissio
   const unfinished = await unfinishedWork(reader, idsOf(nodes.filter(({ state }) => isUnfinished(state))));
   const named = request.image ?? (cluster.imageId === null ? null : { id: cluster.imageId });
   const installed = idsOf(nodes.filter(({ state }) => reinstall || state !== "ACTIVE"));
-  const earlier = await earlierWork(reader, {}, unfinished);
+  const earlier = await earlierWork(reader, unfinished);
   return {
     kind: "APPLY",
     options: { ...(reinstall && { reinstall }), ...(force && { force }) },
     restarts: null,
     rollout: { onFailure, waves, maxParallel },
     earlier: NO_VARIABLES,
-    image: named ?? (await commonImage(reader, installed, unfinished.taken)),
+    image: named ?? (await commonImage(reader, installed, unfinished)),
     userData,
     select: () => Promise.resolve(selection),
     applied: { clusterId: cluster.id, clusterName: cluster.name, namesImage: named !== null },
@@ -131,14 +127,13 @@ async function selectMembers(
 }
 
 /** The newest work of nodes, if it was to put them in service. */
-async function unfinishedWork(reader: Reader, nodeIds: readonly string[]) {
+async function unfinishedWork(reader: Reader, nodeIds: readonly string[]): Promise<TakenNode[]> {
   const runs = (await newestWork(reader, nodeIds, null)).filter((run) => isRestartable(run) && run.target === "ACTIVE");
   const nodes = new Map((await nodesByIds(reader, nodeIdsOf(runs))).map((node) => [node.id, node]));
-  const taken = runs.flatMap((run): TakenNode[] => {
+  return runs.flatMap((run): TakenNode[] => {
     const node = nodes.get(run.nodeId);
     return node ? [{ ref: node.name, node, run }] : [];
   });
-  return { taken, cleanedUp: await cleanedUpAfter(reader, idsOf(runs)) };
 }
 
 /**

@@ -3,6 +3,7 @@ import type { Refusal } from "../../errors.ts";
 import type { FailurePolicy } from "../../lifecycle/operation-states.ts";
 import type { ClusterRow } from "../../store/nodes/clusters.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
+import { createYielding } from "../../runtime/yielding.ts";
 import type { OperationGroups, Plan, SitePolicy, VerbOptions } from "../../store/records.ts";
 import type { SiteRow } from "../../store/site.ts";
 import { SecretError } from "../../store/secrets/keyring.ts";
@@ -27,8 +28,8 @@ import type { RequestInput } from "./idempotency.ts";
 import { createImageCheck } from "./operation-image.ts";
 import type { OperationImage } from "./operation-image.ts";
 import { planHashOf, stalePlan } from "./plan-hash.ts";
-import { planNodes } from "./plan-nodes.ts";
-import type { AdmittedNode, BusyNode, NodeDecision } from "./plan-nodes.ts";
+import { createDecisions } from "./plan-nodes.ts";
+import type { AdmittedNode, BusyNode, RefusedNode } from "./plan-nodes.ts";
 import { failurePolicyOf, powerOnFailureOf } from "./request-terms.ts";
 import type { RequestTerms } from "./request-terms.ts";
 import type { Submission } from "./submission.ts";
@@ -92,7 +93,7 @@ export async function decidePart(
   const wantedOf = submission.applied && (await wantedWorkOf(tx, own, wantedBasis(submission, installed, compared)));
   const found = { ...(busy && { busy }), ...(wantedOf && { wantedOf }) };
   const basis = { registry, provisioning, policy, rules, submission, ...found, lockIn: terms.dryRun ? null : tx };
-  const decisions = await planNodes(tx, new Map(own.map((node) => [node.id, node])), basis);
+  const decide = await createDecisions(tx, own, basis);
   const powerOnFailure = powerOnFailureOf(terms, options, policy);
   const admitted: AdmittedNode[] = [];
   const answers: NodeAnswer[] = [];
@@ -102,20 +103,29 @@ export async function decidePart(
   const onFailure = failurePolicyOf(rollout, kind, policy);
   const part = { kind, onFailure, waves: rollout.waves, maxParallel: rollout.maxParallel };
   const checkImage = await createImageCheck(tx, registry, { image, nodeIds: idsOf(own) });
+  const yieldWhenDue = createYielding();
   for (const { ref, nodeId } of selection.nodes) {
+    await yieldWhenDue();
     const node = nodes.get(nodeId);
-    const wanted = node && wantedOf?.(node);
+    if (!node) {
+      answers.push({ ...refusedNode(ref, nodeId, null, unknownNodes([ref])), further: [], target: null, reason: null });
+      continue;
+    }
+    const wanted = wantedOf?.(node);
     const reason = wanted && "reason" in wanted ? wanted.reason : null;
-    const decided = node && (strangerTo(submission, node) ?? decisions.get(nodeId));
-    const variables = node && variablesOf(node);
-    const isUnreadable = decided && "plan" in decided && variables instanceof SecretError;
-    const decision = isUnreadable ? { refusal: unreadableSecret(`Node ${node.name}`, variables, nodeId) } : decided;
-    if (node && decision && "unchanged" in decision) {
+    const decision = strangerTo(submission, node) ?? (await decide(node));
+    const variables = variablesOf(node);
+    if ("unchanged" in decision) {
       answers.push({ ...acceptedNode(ref, nodeId, null), accepted: false, node });
       continue;
     }
-    if (!node || !decision || !("plan" in decision) || !variables || variables instanceof SecretError) {
-      answers.push({ ...refusedAnswer(ref, nodeId, node, decision), reason });
+    if ("refusal" in decision) {
+      answers.push({ ...refusedAnswer(ref, node, decision), reason });
+      continue;
+    }
+    if (variables instanceof SecretError) {
+      const refusal = unreadableSecret(`Node ${node.name}`, variables, nodeId);
+      answers.push({ ...refusedAnswer(ref, node, { refusal }), reason });
       continue;
     }
     const one = {
@@ -128,7 +138,7 @@ export async function decidePart(
     const { flaws, warnings } = await checkVariables(one);
     const { flaws: unfit, rootDisk } = await checkImage(node, decision.plan, one.variables.values);
     const refused = refusalOf(node, flaws) ?? decisionOf(unfit);
-    if (refused) answers.push({ ...refusedAnswer(ref, nodeId, node, refused), reason });
+    if (refused) answers.push({ ...refusedAnswer(ref, node, refused), reason });
     else {
       admitted.push({ ...one, rootDisk });
       const imageId = installStepOf(one.plan) ? (image?.id ?? null) : null;
@@ -139,7 +149,7 @@ export async function decidePart(
 }
 
 /** The refusal of a node that has left the cluster since it was selected; null if it is in it. */
-function strangerTo({ applied }: Submission, { name, clusterId }: NodeRow): NodeDecision | null {
+function strangerTo({ applied }: Submission, { name, clusterId }: NodeRow): RefusedNode | null {
   if (!applied || clusterId === applied.clusterId) return null;
   return { refusal: missingNodes([name], `${name} is not in cluster ${applied.clusterName}.`) };
 }
@@ -158,7 +168,7 @@ function wantedBasis(
   return { ...basis, installOf: () => install, reinstall: options.reinstall === true };
 }
 
-function decisionOf([first, ...further]: readonly Refusal[]): NodeDecision | null {
+function decisionOf([first, ...further]: readonly Refusal[]): RefusedNode | null {
   return first ? { refusal: first, further } : null;
 }
 
@@ -224,14 +234,8 @@ function chosenAgain({ submission, admitted }: DecidedPart): Pick<VerbOptions, "
   });
 }
 
-function refusedAnswer(
-  ref: string,
-  nodeId: string,
-  node: NodeRow | undefined,
-  decision: NodeDecision | undefined,
-): NodeAnswer {
-  const { refusal, further = [] } = decision && "refusal" in decision ? decision : { refusal: unknownNodes([ref]) };
-  return { ...refusedNode(ref, nodeId, null, refusal), further, target: null, ...(node && { node }) };
+function refusedAnswer(ref: string, node: NodeRow, { refusal, further = [] }: RefusedNode): NodeAnswer {
+  return { ...refusedNode(ref, node.id, null, refusal), further, target: null, node };
 }
 
 function acceptedAnswer(ref: string, admitted: Omit<AdmittedNode, "rootDisk">): NodeAnswer {

@@ -25,11 +25,13 @@ import { lockFreeNodes } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import { actorKey, keysInUse } from "../../store/operations/operations.ts";
 import { readSite } from "../../store/site.ts";
-import { differentNames, nameKey } from "../../store/names.ts";
+import { nameKey } from "../../store/names.ts";
 import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedRequest } from "../input/answers.ts";
 import type { SubmitAnswer } from "../input/answers.ts";
+import { namedIn } from "../input/node-selector.ts";
+import type { NamedNodes } from "../input/node-selector.ts";
 import { withRunbookSteps } from "../plans/step-selection.ts";
 import type { Transaction } from "../transaction.ts";
 import { decidePart, judgeRequest } from "./decide-request.ts";
@@ -47,12 +49,10 @@ const NODES_MAX = 20;
 /** A group that takes longer is not waited for. */
 const SLOW_MS = 100;
 
-type NamedNodes = { readonly names: readonly string[] } | { readonly ids: readonly string[] };
-
 /** The nodes of a request that may share a transaction with others; null if it may not. */
 export function namedNodes({ nodes, dryRun }: VerbRequest): NamedNodes | null {
-  const refs = refsOf(nodes);
-  return refs !== null && dryRun !== true && refs.length <= NODES_MAX ? (nodes as NamedNodes) : null;
+  const named = namedIn(nodes);
+  return named && dryRun !== true && named.refs.length <= NODES_MAX ? named : null;
 }
 
 /** A verb on few named nodes. */
@@ -61,7 +61,6 @@ interface NamedAdmission extends Admission {
 }
 
 interface Entry {
-  readonly context: EngineContext;
   readonly admission: NamedAdmission;
   readonly alone: () => Promise<SubmitAnswer>;
   readonly resolve: (answer: SubmitAnswer | PromiseLike<SubmitAnswer>) => void;
@@ -69,30 +68,29 @@ interface Entry {
 }
 
 export class GroupAdmission {
-  readonly #batches = new Batches<Entry>({
-    sizeMax: GROUP_SIZE_MAX,
-    slowMs: SLOW_MS,
-    concurrency: Number.POSITIVE_INFINITY,
-    work: storeGroup,
-  });
+  readonly #batches: Batches<Entry>;
+
+  constructor(context: EngineContext) {
+    this.#batches = new Batches<Entry>({
+      sizeMax: GROUP_SIZE_MAX,
+      slowMs: SLOW_MS,
+      concurrency: Number.POSITIVE_INFINITY,
+      work: (group) => storeGroup(context, group),
+    });
+  }
 
   /** `alone`: judges the request in a transaction of its own. */
-  submit(context: EngineContext, admission: NamedAdmission, alone: () => Promise<SubmitAnswer>): Promise<SubmitAnswer> {
+  submit(admission: NamedAdmission, alone: () => Promise<SubmitAnswer>): Promise<SubmitAnswer> {
     const { promise, resolve, reject } = Promise.withResolvers<SubmitAnswer>();
-    this.#batches.add({ context, admission, alone, resolve, reject });
+    this.#batches.add({ admission, alone, resolve, reject });
     return promise;
   }
 }
 
 /** Answers all entries of a group. Never rejects. */
-async function storeGroup(group: readonly Entry[]): Promise<void> {
+async function storeGroup(context: EngineContext, group: readonly Entry[]): Promise<void> {
   const [first, ...others] = group;
-  if (!first) return;
-  if (others.length === 0) {
-    await first.alone().then(first.resolve, first.reject);
-    return;
-  }
-  const { context } = first;
+  if (first && others.length === 0) return first.alone().then(first.resolve, first.reject);
   try {
     const admissions = group.map(({ admission }) => admission);
     const answers = await context.transact((transaction) => admitGroup(transaction, context, admissions));
@@ -191,27 +189,18 @@ function selectedOf(
   taken: ReadonlySet<string>,
 ): { readonly ref: string; readonly node: NodeRow }[] | null {
   const selected: { readonly ref: string; readonly node: NodeRow }[] = [];
-  const isById = "ids" in named;
-  for (const ref of isById ? new Set(named.ids) : differentNames(named.names)) {
-    const key = isById ? ref : nameKey(ref);
+  for (const ref of named.refs) {
+    const key = named.byId ? ref : nameKey(ref);
     const node = byRef.get(key);
-    if (!node || key !== (isById ? node.id : nameKey(node.name)) || taken.has(node.id)) return null;
+    if (!node || key !== (named.byId ? node.id : nameKey(node.name)) || taken.has(node.id)) return null;
     selected.push({ ref, node });
   }
   return selected.length === 0 ? null : selected;
 }
 
-function refsOf(nodes: VerbRequest["nodes"]): readonly string[] | null {
-  if ("names" in nodes) return nodes.names;
-  return "ids" in nodes ? nodes.ids : null;
-}
-
-function refsOfAll(admissions: readonly NamedAdmission[]): {
-  readonly names: readonly string[];
-  readonly ids: readonly string[];
-} {
-  return {
-    names: admissions.flatMap(({ named }) => ("names" in named ? named.names : [])),
-    ids: admissions.flatMap(({ named }) => ("ids" in named ? named.ids.filter(isUuid) : [])),
-  };
+function refsOfAll(admissions: readonly NamedAdmission[]) {
+  const [ids = [], names = []] = [true, false].map((byId) =>
+    admissions.flatMap(({ named }) => (named.byId === byId ? named.refs : [])),
+  );
+  return { names, ids: ids.filter(isUuid) };
 }

@@ -52,7 +52,7 @@ export async function applyGroupRules(
   for (const [key, own] of Map.groupBy(inOrder, ({ work }) => work.membership.groupKey))
     if (key !== null) judgeStage(standing, key, own);
   for (const key of budgeted) judgeBudget(standing, key, works);
-  const decided = new Map(works.map((one) => [one.work, one]));
+  const decided = new Map(works.map((one) => [one.work.node.id, one]));
   return parts.map((part) => decidedPart(part, decided, { deployed, budgeted }));
 }
 
@@ -183,23 +183,13 @@ function judgeBudget(standing: Planned, key: string, works: readonly Work[]): vo
 }
 
 /** A part after the rules were applied. */
-function decidedPart(
-  part: DecidedPart,
-  decided: ReadonlyMap<AdmittedNode, Work>,
-  groups: OperationGroups,
-): DecidedPart {
-  const kept: AdmittedNode[] = [];
-  const refusals = new Map<string, Refusal>();
-  const hostGroups = new Map<string, PlannedHostGroup>();
-  for (const work of part.admitted) {
-    const { refusal = null, isHeld = false, hostGroup } = decided.get(work) ?? {};
-    if (hostGroup) hostGroups.set(work.node.id, hostGroup);
-    if (refusal) refusals.set(work.node.id, refusal);
-    else kept.push(isHeld ? { ...work, isHeld: true } : work);
-  }
+function decidedPart(part: DecidedPart, decided: ReadonlyMap<string, Work>, groups: OperationGroups): DecidedPart {
+  const kept = part.admitted.flatMap((work): AdmittedNode[] => {
+    const { refusal, isHeld } = decided.get(work.node.id) ?? {};
+    return refusal ? [] : [isHeld ? { ...work, isHeld: true } : work];
+  });
   const answers = part.answers.map((answer) => {
-    const refusal = refusals.get(answer.nodeId ?? "");
-    const hostGroup = hostGroups.get(answer.nodeId ?? "");
+    const { refusal, hostGroup } = decided.get(answer.nodeId ?? "") ?? {};
     if (!refusal) return hostGroup ? { ...answer, hostGroup } : answer;
     const refused = { ...refusedNode(answer.ref, answer.nodeId, null, refusal), further: [], target: null };
     const { node, reason } = answer;

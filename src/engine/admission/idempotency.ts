@@ -31,32 +31,30 @@ export async function inputOf(
 ): Promise<RequestInput> {
   const { open, secrets: variables } = withoutSecrets(request, secretNames);
   const secrets = { ...variables, ...(userData != null && { userData }) };
-  const hash = hashOf({ ...open, ...more, ...(userData === null && { userData }) });
-  return {
-    inputHash: await inputHashWith(hash, secrets, request),
-    isSameInput: (stored) => isHashOfInput(hash, secrets, stored),
-  };
+  return hashedInput(hashOf({ ...open, ...more, ...(userData === null && { userData }) }), secrets, request);
 }
 
 /**
- * The hash that is stored with an idempotency key: of the request without its secrets. A salted fingerprint of them
- * follows it if the request has a key, and so may be repeated.
+ * The input with the hash of the request without its secrets. A salted fingerprint of them follows it if the request
+ * has a key, and so may be repeated.
  */
-export async function inputHashWith(
+export async function hashedInput(
   hash: string,
   secrets: JsonObject,
   { idempotencyKey }: Pick<RequestTerms, "idempotencyKey">,
-): Promise<string> {
-  return idempotencyKey === undefined || Object.keys(secrets).length === 0
-    ? hash
-    : `${hash} ${await fingerprint(secrets)}`;
+): Promise<RequestInput> {
+  const isOpen = idempotencyKey === undefined || Object.keys(secrets).length === 0;
+  return {
+    inputHash: isOpen ? hash : `${hash} ${await fingerprint(secrets)}`,
+    isSameInput: (stored) => isHashOfInput(hash, secrets, stored),
+  };
 }
 
 /**
  * Fingerprints are salted, so two of the same secrets differ. Verifies the secrets against the stored fingerprint
  * instead.
  */
-export async function isHashOfInput(hash: string, secrets: JsonObject, stored: string | null): Promise<boolean> {
+async function isHashOfInput(hash: string, secrets: JsonObject, stored: string | null): Promise<boolean> {
   const [storedHash, storedFingerprint] = (stored ?? "").split(" ");
   if (hash !== storedHash) return false;
   if (storedFingerprint === undefined) return Object.keys(secrets).length === 0;

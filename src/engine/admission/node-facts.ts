@@ -8,19 +8,9 @@ import type { NodeRow } from "../../store/nodes/nodes.ts";
 export const NO_DRIVERS: Composition = { giver: () => null, givers: () => [], inspectors: [], drivers: [] };
 
 /** The facts that are in the row of a node. */
-type RowFacts = Pick<
+type RowFacts = Omit<
   NodeFacts,
-  | "id"
-  | "name"
-  | "state"
-  | "stage"
-  | "inMaintenance"
-  | "isProtected"
-  | "isRetired"
-  | "hasDisappeared"
-  | "fault"
-  | "identityConflict"
-  | "driver"
+  "busyWith" | "failedTarget" | "driverProblem" | "can" | "inspectsWithoutReboot" | "inspectsInPlace"
 >;
 
 /** For an admission the node's row has to be locked. The other parameters: see `factsWith`. */

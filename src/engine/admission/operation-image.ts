@@ -3,7 +3,7 @@
  * it fits the node's machine.
  */
 import { invalidInput, notFound } from "../../errors.ts";
-import type { Refusal } from "../../errors.ts";
+import type { Refusal, Refused } from "../../errors.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { isUuid } from "../../runtime/uuid.ts";
@@ -52,7 +52,7 @@ export async function operationImage(
   keyring: Keyring,
   { image: ref, userData, restarts }: Submission,
   { keep }: { readonly keep: boolean },
-): Promise<OperationImage | { readonly refusals: readonly Refusal[] }> {
+): Promise<OperationImage | Refused> {
   if (ref === null) return { image: null, userData: userData ?? null };
   const image = "id" in ref && !isUuid(ref.id) ? undefined : await (keep ? keepImage(tx, ref) : imageByRef(tx, ref));
   if (!image) return { refusals: [restarts === null ? unknownImage(ref, await registered(tx)) : deletedImage(ref)] };

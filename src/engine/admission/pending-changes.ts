@@ -10,6 +10,7 @@ import { nameKey } from "../../store/names.ts";
 import { nodesByIds } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { Reader } from "../../store/postgres/database.ts";
+import { groupsOf } from "../../runtime/groups.ts";
 import { SecretError } from "../../store/secrets/keyring.ts";
 import { NO_VARIABLES, SECRETS, secretsOf } from "../../store/secrets/secrets.ts";
 import { readSite } from "../../store/site.ts";
@@ -63,7 +64,7 @@ export async function pendingChanges(
     const wanted = node && wantedOf(node);
     return wanted && "reason" in wanted ? [{ clusterId: node.clusterId ?? "", wanted, count, first }] : [];
   });
-  return new Map([...Map.groupBy(found, ({ clusterId }) => clusterId)].map(([id, own]) => [id, summed(own)]));
+  return new Map(groupsOf(found, ({ clusterId }) => clusterId).map(({ key, all }) => [key, summed(all)]));
 }
 
 interface WantedGroup {
@@ -73,15 +74,12 @@ interface WantedGroup {
 }
 
 function summed(found: readonly WantedGroup[]): PendingChanges {
-  const groups = [...Map.groupBy(found, ({ wanted: { kind, reason } }) => `${kind} ${reason}`).values()].flatMap(
-    (alike) =>
-      alike.slice(0, 1).map(({ wanted }) => ({
-        reason: wanted.reason,
-        kind: wanted.kind,
-        nodeCount: alike.reduce((sum, { count }) => sum + count, 0),
-        nodeIds: idsOf(alike.flatMap(({ first }) => first).toSorted(byName)),
-      })),
-  );
+  const groups = groupsOf(found, ({ wanted: { kind, reason } }) => `${kind} ${reason}`).map(({ first, all }) => ({
+    reason: first.wanted.reason,
+    kind: first.wanted.kind,
+    nodeCount: all.reduce((sum, { count }) => sum + count, 0),
+    nodeIds: idsOf(all.flatMap((alike) => alike.first).toSorted(byName)),
+  }));
   return {
     count: groups.reduce((sum, { nodeCount }) => sum + nodeCount, 0),
     groups: groups.toSorted((a, b) => b.nodeCount - a.nodeCount || (a.reason < b.reason ? -1 : 1)),

@@ -9,7 +9,6 @@ import { resumeRoute } from "../../lifecycle/verbs.ts";
 import type { Route } from "../../lifecycle/verbs.ts";
 import type { AddressRules } from "../../drivers/address-settings.ts";
 import type { Composition, Registry } from "../../drivers/registry.ts";
-import { createYielding } from "../../runtime/yielding.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
 import type { Plan, PlannedStep, SitePolicy } from "../../store/records.ts";
@@ -57,11 +56,14 @@ export interface AdmittedNode extends PlannedWork {
   readonly rootDisk: RootDisk | null;
 }
 
-/** `further`: more reasons for the refusal. `unchanged`: the node is as its cluster wants it. */
-export type NodeDecision =
-  | PlannedWork
-  | { readonly refusal: Refusal; readonly further?: readonly Refusal[] }
-  | { readonly unchanged: true };
+/** `further`: more reasons for the refusal. */
+export interface RefusedNode {
+  readonly refusal: Refusal;
+  readonly further?: readonly Refusal[];
+}
+
+/** `unchanged`: the node is as its cluster wants it. */
+export type NodeDecision = PlannedWork | RefusedNode | { readonly unchanged: true };
 
 interface PlanBasis {
   readonly registry: Registry;
@@ -79,46 +81,33 @@ interface PlanBasis {
 
 export type BusyNode = Awaited<ReturnType<typeof busyNodes>>[number];
 
-/** A decision for each node, by id. `nodes` are locked, except in a dry run. */
-export async function planNodes(
+/** Returns the decision for each of these nodes, which are locked, except in a dry run. */
+export async function createDecisions(
   reader: Reader,
-  nodes: ReadonlyMap<string, NodeRow>,
+  nodes: readonly NodeRow[],
   basis: PlanBasis,
-): Promise<Map<string, NodeDecision>> {
-  const busy = basis.busy ?? (await busyByNode(reader, [...nodes.keys()]));
-  const uncleaned = idsOf([...nodes.values()].filter(({ state }) => state === "CLEAN_FAILED"));
+): Promise<(node: NodeRow) => Promise<NodeDecision>> {
+  const busy = basis.busy ?? (await busyByNode(reader, idsOf(nodes)));
+  const uncleaned = idsOf(nodes.filter(({ state }) => state === "CLEAN_FAILED"));
   const failed = new Map((await newestWork(reader, uncleaned, null)).map(({ nodeId, target }) => [nodeId, target]));
   const { submission } = basis;
   const isForced = submission.kind === "POWER" && submission.options.force === true;
   const waiting = await waitingRuns(reader, isForced ? [...busy.keys()] : [], basis);
   const plans = new SharedPlans(basis);
-  const decisions = new Map<string, NodeDecision>();
-  const yieldWhenDue = createYielding();
-  for (const node of nodes.values()) {
-    await yieldWhenDue();
+  return async (node) => {
     const composed = basis.registry.compose(node);
     const facts = factsOf(node, composed, busy.get(node.id) ?? null, failed.get(node.id));
     const wanted = basis.wantedOf?.(node);
-    if (wanted?.kind === "NOTHING" && !facts.busyWith) {
-      decisions.set(node.id, { unchanged: true });
-      continue;
-    }
+    if (wanted?.kind === "NOTHING" && !facts.busyWith) return { unchanged: true };
     const earlier = submission.earlierOf?.(node) ?? null;
     const found = routeFor(facts, submission, earlier);
-    if ("refusal" in found) {
-      decisions.set(node.id, found);
-      continue;
-    }
+    if ("refusal" in found) return found;
     const refusal = wanted ? refusalOfWanted(node, wanted, submission) : null;
-    if (refusal) {
-      decisions.set(node.id, { refusal });
-      continue;
-    }
+    if (refusal) return { refusal };
     const composition = "composition" in composed ? composed.composition : NO_DRIVERS;
     const decision = await plans.planFor(node, { route: found.route, composition, earlier, wanted });
-    decisions.set(node.id, facts.busyWith ? besideWork(node, decision, waiting.get(node.id)) : decision);
-  }
-  return decisions;
+    return facts.busyWith ? besideWork(node, decision, waiting.get(node.id)) : decision;
+  };
 }
 
 function besideWork(node: NodeRow, decision: NodeDecision, waiting: WaitingRun | undefined): NodeDecision {
@@ -130,6 +119,12 @@ function besideWork(node: NodeRow, decision: NodeDecision, waiting: WaitingRun |
 /** The unfinished work on nodes, by node. */
 export async function busyByNode(reader: Reader, nodeIds: readonly string[]): Promise<Map<string, BusyNode>> {
   return new Map((await busyNodes(reader, nodeIds)).map((run) => [run.nodeId, run]));
+}
+
+/** The work of a node that the request continues, or that its cluster wants. */
+interface WorkOnNode {
+  readonly earlier: EarlierWork | null;
+  readonly wanted: WantedWork | undefined;
 }
 
 /** Plans, made once for all nodes with the same drivers on the same route of which a restart keeps the same steps. */
@@ -144,15 +139,7 @@ class SharedPlans {
 
   async planFor(
     node: NodeRow,
-    {
-      route,
-      composition,
-      earlier,
-      wanted,
-    }: Pick<PlanRequest, "route" | "composition"> & {
-      readonly earlier: EarlierWork | null;
-      readonly wanted: WantedWork | undefined;
-    },
+    { route, composition, earlier, wanted }: Pick<PlanRequest, "route" | "composition"> & WorkOnNode,
   ): Promise<NodeDecision> {
     const { policy, submission } = this.#basis;
     // A requested cleaning takes place even if automatic cleaning is disabled.
@@ -188,7 +175,7 @@ class SharedPlans {
     const flaw = installFlaw(node, { plan: planned.plan, composition, policy, automaticCleaning, chosen });
     if (flaw) return { refusal: flaw };
     const inService = wanted?.kind === "CONFIGURE" || (earlier?.plan.inService === true && node.stage !== "NONE");
-    const done = earlier?.done ?? keptOfNew(node, { submission, wanted }, planned.plan);
+    const done = earlier?.done ?? keptOfNew(node, submission, wanted, planned.plan);
     const keptKey = JSON.stringify([key, inService, ...done]);
     const kept = this.#kept.get(keptKey) ?? (done.size > 0 ? keepSteps(planned.plan, done) : planned.plan);
     const plan = inService && !kept.inService ? { ...kept, inService } : kept;
@@ -222,20 +209,15 @@ function keptSteps({ plan, done }: EarlierWork): PlannedStep[] {
 /** Keys of the steps that a new request keeps: those of the system that it finds installed. */
 function keptOfNew(
   node: NodeRow,
-  {
-    submission: { kind, options },
-    wanted,
-  }: { readonly submission: Submission; readonly wanted: WantedWork | undefined },
+  { kind, options }: Submission,
+  wanted: WantedWork | undefined,
   plan: Plan,
 ): ReadonlySet<string> {
   const completes = kind === "COMMISSION" || kind === "APPLY";
   return wanted?.kind === "CONFIGURE" || (completes && keepsSystem(node, options)) ? installedSteps(plan) : new Set();
 }
 
-function chosenSteps(
-  { kind, options, restarts }: Submission,
-  { earlier, wanted }: { readonly earlier: EarlierWork | null; readonly wanted: WantedWork | undefined },
-): PlanRequest["chosen"] {
+function chosenSteps({ kind, options, restarts }: Submission, { earlier, wanted }: WorkOnNode): PlanRequest["chosen"] {
   if (kind === "APPLY") return earlier ? chosenOf(earlier.plan) : wantedSteps(wanted);
   const phase = PHASE_OF_LIST[kind];
   if (!phase || !options.steps) return undefined;

@@ -11,7 +11,7 @@ import type { Touch } from "../../lifecycle/touches.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import { waveOfEach } from "../../lifecycle/waves.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
-import { createYielding } from "../../runtime/yielding.ts";
+import { groupsOf } from "../../runtime/groups.ts";
 import type { Plan, PlannedStep, SitePolicy, Waves } from "../../store/records.ts";
 import type { NodeAnswer, PlannedHostGroup, PlannedPart } from "../input/answers.ts";
 import { resolveWaves } from "../scheduling/waves.ts";
@@ -54,62 +54,63 @@ export interface PlanSummary {
 }
 
 /** The summary of the answers for the nodes of a request. */
-export async function summarizePlans(answers: readonly NodeAnswer[]): Promise<PlanSummary> {
-  const keyOf = createGroupKeys();
-  const groups = new Map<string, PlanGroup & { readonly answers: NodeAnswer[] }>();
-  const yieldWhenDue = createYielding();
-  for (const answer of answers) {
-    await yieldWhenDue();
-    const { plan, part } = answer;
-    if (!plan || !part || answer.refusal) continue;
-    const key = keyOf(answer, plan, part);
-    const group = groups.get(key);
-    if (group) group.answers.push(answer);
-    else groups.set(key, { kind: part.kind, plan, answers: [answer] });
-  }
-  return { answers, groups: largestFirst([...groups.values()]), refusals: refusalGroups(answers) };
-}
-
-/** Plans are shared by most nodes, so each is hashed once. */
-function createGroupKeys(): (answer: NodeAnswer, plan: Plan, part: PlannedPart) => string {
+export function summarizePlans(answers: readonly NodeAnswer[]): PlanSummary {
+  // Plans are shared by most nodes, so each is hashed once.
   const hashes = new Map<Plan, string>();
-  return ({ target, imageId, powerOnFailure }, plan, { kind }) => {
+  const keyOf = ({ answer: { target, imageId, powerOnFailure }, plan, part: { kind } }: PlannedNode) => {
     const hash = hashes.get(plan) ?? hashOf(plan);
     hashes.set(plan, hash);
     return `${kind} ${hash} ${target ?? ""} ${imageId ?? ""} ${powerOnFailure ?? ""}`;
   };
+  const groups = groupsOf(plannedNodes(answers), keyOf).map(({ first: { part, plan }, all }) => ({
+    kind: part.kind,
+    plan,
+    answers: all.map(({ answer }) => answer),
+  }));
+  return { answers, groups: largestFirst(groups), refusals: refusalGroups(answers) };
+}
+
+/** The answer of a node that is not refused. */
+interface PlannedNode {
+  readonly answer: NodeAnswer;
+  readonly plan: Plan;
+  readonly part: PlannedPart;
+}
+
+function plannedNodes(answers: readonly NodeAnswer[]): PlannedNode[] {
+  return answers.flatMap((answer) => {
+    const { plan, part, refusal } = answer;
+    return plan && part && !refusal ? [{ answer, plan, part }] : [];
+  });
 }
 
 /** The nodes on which a cluster wants work, refused ones included, by reason, largest group first. */
 export function reasonGroups(answers: readonly NodeAnswer[]): readonly ReasonGroup[] {
-  const groups = Map.groupBy(answers, ({ reason }) => reason ?? null);
-  return largestFirst([...groups].flatMap(([reason, own]) => (reason === null ? [] : [{ reason, answers: own }])));
+  return largestFirst(groupsOf(answers, ({ reason }) => reason).map(({ key, all }) => ({ reason: key, answers: all })));
 }
 
 /** The host groups in which nodes are deployed, in the order in which they begin. */
 export function plannedHostGroups({
   groups,
 }: PlanSummary): readonly (PlannedHostGroup & { readonly nodeCount: number })[] {
-  const counts = new Map<PlannedHostGroup, number>();
-  for (const { answers } of groups)
-    for (const { hostGroup } of answers) if (hostGroup) counts.set(hostGroup, (counts.get(hostGroup) ?? 0) + 1);
-  return [...counts]
-    .map(([hostGroup, nodeCount]) => ({ ...hostGroup, nodeCount }))
+  const planned = groups.flatMap(({ answers }) => answers);
+  return groupsOf(planned, ({ hostGroup }) => hostGroup)
+    .map(({ key, all }) => ({ ...key, nodeCount: all.length }))
     .toSorted((a, b) => a.stage - b.stage || (a.group < b.group ? -1 : 1));
 }
 
 /** The refusals of nodes by code, largest group first. */
 export function refusalGroups(answers: readonly NodeAnswer[]): readonly RefusalGroup[] {
-  const groups = new Map<ErrorCode, RefusalGroup & { readonly answers: NodeAnswer[] }>();
-  for (const answer of answers) {
-    const reasons = answer.refusal ? [answer.refusal, ...(answer.further ?? [])] : [];
-    for (const reason of new Map(reasons.toReversed().map((one) => [one.code, one])).values()) {
-      const group = groups.get(reason.code);
-      if (group) group.answers.push(answer);
-      else groups.set(reason.code, { code: reason.code, first: reason, answers: [answer] });
-    }
-  }
-  return largestFirst([...groups.values()]);
+  const reasons = answers.flatMap((answer) => {
+    const all = answer.refusal ? [answer.refusal, ...(answer.further ?? [])] : [];
+    return groupsOf(all, ({ code }) => code).map(({ first: reason }) => ({ reason, answer }));
+  });
+  const groups = groupsOf(reasons, ({ reason: { code } }) => code).map(({ key: code, first, all }) => ({
+    code,
+    first: first.reason,
+    answers: all.map(({ answer }) => answer),
+  }));
+  return largestFirst(groups);
 }
 
 function largestFirst<Group extends { readonly answers: readonly unknown[] }>(groups: readonly Group[]): Group[] {
@@ -123,14 +124,13 @@ function largestFirst<Group extends { readonly answers: readonly unknown[] }>(gr
 export function plannedFailure(
   summary: PlanSummary,
 ): { readonly onFailure: FailurePolicy | null; readonly consequence: string } | null {
-  const counts = new Map<PlannedPart, number>();
-  for (const { answers } of summary.groups)
-    for (const { part } of answers) if (part) counts.set(part, (counts.get(part) ?? 0) + 1);
-  const [onFailure = null, ...others] = new Set([...counts.keys()].map((part) => part.onFailure));
+  const planned = summary.groups.flatMap(({ answers }) => answers);
+  const parts = groupsOf(planned, ({ part }) => part);
+  const [onFailure = null, ...others] = new Set(parts.map(({ key }) => key.onFailure));
   if (onFailure === null) return null;
-  const sentences = [...counts].map(([part, count]) => {
+  const sentences = parts.map(({ key: part, all: { length: count } }) => {
     const sentence = consequenceOf(part, count);
-    return counts.size === 1 ? sentence : `Operation of ${count} nodes: ${sentence}`;
+    return parts.length === 1 ? sentence : `Operation of ${count} nodes: ${sentence}`;
   });
   sentences.push(...toleranceText(plannedHostGroups(summary)));
   return { onFailure: others.length === 0 ? onFailure : null, consequence: sentences.join(" ") };
@@ -160,28 +160,26 @@ function consequenceOf({ onFailure, waves }: PlannedPart, count: number): string
 export function stateCounts(
   answers: readonly NodeAnswer[],
 ): readonly { readonly state: NodeState; readonly count: number }[] {
-  const counts = new Map<NodeState, number>();
-  for (const { node } of answers) if (node) counts.set(node.state, (counts.get(node.state) ?? 0) + 1);
-  return [...counts].map(([state, count]) => ({ state, count })).toSorted((a, b) => b.count - a.count);
+  return groupsOf(answers, ({ node }) => node?.state)
+    .map(({ key: state, all }) => ({ state, count: all.length }))
+    .toSorted((a, b) => b.count - a.count);
 }
 
 /** The steps that run and change machines, most nodes first. Equal steps of a plan count a node once. */
 export function plannedChanges(groups: readonly PlanGroup[]): readonly PlannedChange[] {
-  const changes = new Map<string, PlannedChange & { nodeCount: number; readonly groups: PlanGroup[] }>();
-  for (const group of groups) {
-    const seen = new Set<string>();
-    for (const step of group.plan.steps) {
-      const touches = touchesOf(step);
-      const key = JSON.stringify([step.phase, step.driver, stepLabel(step), touches]);
-      if (step.kept || touches.length === 0 || seen.has(key)) continue;
-      seen.add(key);
-      const change = changes.get(key) ?? { step, touches, nodeCount: 0, groups: [] };
-      change.nodeCount += group.answers.length;
-      change.groups.push(group);
-      changes.set(key, change);
-    }
-  }
-  return [...changes.values()].toSorted((a, b) => b.nodeCount - a.nodeCount);
+  const keyOf = (step: PlannedStep) => JSON.stringify([step.phase, step.driver, stepLabel(step), touchesOf(step)]);
+  const changing = groups.flatMap((group) => {
+    const steps = group.plan.steps.filter((step) => !step.kept && touchesOf(step).length > 0);
+    return groupsOf(steps, keyOf).map(({ key, first: step }) => ({ key, step, group }));
+  });
+  return groupsOf(changing, ({ key }) => key)
+    .map(({ first: { step }, all }) => ({
+      step,
+      touches: touchesOf(step),
+      nodeCount: all.reduce((sum, { group: { answers } }) => sum + answers.length, 0),
+      groups: all.map(({ group }) => group),
+    }))
+    .toSorted((a, b) => b.nodeCount - a.nodeCount);
 }
 
 /** Nodes of one wave whose runs take equally long. */
@@ -205,41 +203,32 @@ export function plannedRollouts(
   { answers }: PlanSummary,
   { controllerLimit }: Pick<SitePolicy, "controllerLimit">,
 ): readonly PlannedRollout[] {
-  const byPart = new Map<PlannedPart, NodeAnswer[]>();
-  for (const answer of answers) {
-    const { part, plan, refusal } = answer;
-    if (!part || !plan || refusal) continue;
-    const own = byPart.get(part);
-    if (own) own.push(answer);
-    else byPart.set(part, [answer]);
-  }
-  return [...byPart].map(([part, own]) => {
-    const waves = part.waves ? resolveWaves(part.waves, own.length) : null;
-    const sizes = waves?.sizes ?? [own.length];
+  return groupsOf(plannedNodes(answers), ({ part }) => part).map(({ key: part, all }) => {
+    const waves = part.waves ? resolveWaves(part.waves, all.length) : null;
+    const sizes = waves?.sizes ?? [all.length];
     const waveOf = waveOfEach(sizes);
-    const members = sizes.map((): NodeAnswer[] => []);
-    own.forEach((answer, index) => members[waveOf[index] ?? 0]?.push(answer));
+    const members = sizes.map((): PlannedNode[] => []);
+    all.forEach((one, index) => members[waveOf[index] ?? 0]?.push(one));
     return { waves, maxParallel: part.maxParallel ?? null, lots: members.map((one) => lotsOf(one, controllerLimit)) };
   });
 }
 
 /** Runs with equal plans on nodes of one model, in the order of the request. */
-function lotsOf(answers: readonly NodeAnswer[], controllerLimit: number | undefined): readonly WaveLot[] {
-  const onController = new Map<string, number>();
-  if (controllerLimit !== undefined)
-    for (const { node } of answers)
-      if (node?.controller != null) onController.set(node.controller, (onController.get(node.controller) ?? 0) + 1);
-  const lots = new Map<Plan, Map<string, WaveLot & { count: number }>>();
-  for (const { plan, node } of answers) {
-    if (!plan) continue;
-    const isLimited = (onController.get(node?.controller ?? "") ?? 0) > (controllerLimit ?? Number.POSITIVE_INFINITY);
-    const [model, controller] = [node?.model ?? null, isLimited ? (node?.controller ?? null) : null];
-    const ofPlan = lots.get(plan) ?? new Map<string, WaveLot & { count: number }>();
-    lots.set(plan, ofPlan);
-    const key = JSON.stringify([model, controller]);
-    const lot = ofPlan.get(key) ?? { plan, model, controller, count: 0 };
-    lot.count += 1;
-    ofPlan.set(key, lot);
-  }
-  return [...lots.values()].flatMap((ofPlan) => [...ofPlan.values()]);
+function lotsOf(nodes: readonly PlannedNode[], controllerLimit = Number.POSITIVE_INFINITY): readonly WaveLot[] {
+  const onController = groupsOf(nodes, ({ answer }) => answer.node?.controller);
+  const limited = new Set(onController.filter(({ all }) => all.length > controllerLimit).map(({ key }) => key));
+  const lots = nodes.map(({ plan, answer: { node } }) => {
+    const controller = node?.controller ?? null;
+    return {
+      plan,
+      model: node?.model ?? null,
+      controller: controller !== null && limited.has(controller) ? controller : null,
+    };
+  });
+  return groupsOf(lots, ({ plan }) => plan).flatMap(({ all }) =>
+    groupsOf(all, ({ model, controller }) => JSON.stringify([model, controller])).map(({ first, all: { length } }) => ({
+      ...first,
+      count: length,
+    })),
+  );
 }

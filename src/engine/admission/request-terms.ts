@@ -1,5 +1,5 @@
 /** The terms of a request for work: the part that every verb, a restart and a discovery share. */
-import { invalidInput } from "../../errors.ts";
+import { flawIf } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import type { PowerOnFailure } from "../../lifecycle/interrupts.ts";
 import type { FailurePolicy } from "../../lifecycle/operation-states.ts";
@@ -47,26 +47,23 @@ const KEY_LENGTH_MAX = 200;
 
 export function termsFlaws(terms: RequestTerms): Refusal[] {
   const { maxParallel, idempotencyKey, waves } = terms;
-  const flaws: Refusal[] = [];
-  const invalid = (field: string, message: string) => flaws.push(invalidInput(message, ["input", field]));
-  if (maxParallel !== undefined && !(Number.isInteger(maxParallel) && maxParallel >= 1))
-    invalid(
-      "maxParallel",
-      "Invalid maxParallel: use a whole number of nodes, 1 or more, or leave it out for no limit.",
-    );
-  if (idempotencyKey !== undefined && (idempotencyKey.length === 0 || idempotencyKey.length > KEY_LENGTH_MAX))
-    invalid("idempotencyKey", `Invalid idempotencyKey: use 1–${KEY_LENGTH_MAX} characters.`);
-  flaws.push(...reasonFlaws(terms.reason));
-  if (waves) flaws.push(...waveFlaws(waves));
-  return [...flaws, ...levelFlaws(terms.variables, ["input", "variables"])];
+  const parallel = "Invalid maxParallel: use a whole number of nodes, 1 or more, or leave it out for no limit.";
+  const key = `Invalid idempotencyKey: use 1–${KEY_LENGTH_MAX} characters.`;
+  const isKey = idempotencyKey === undefined || (idempotencyKey !== "" && idempotencyKey.length <= KEY_LENGTH_MAX);
+  return [
+    ...flawIf(!(Number.isInteger(maxParallel ?? 1) && (maxParallel ?? 1) >= 1), parallel, ["input", "maxParallel"]),
+    ...flawIf(!isKey, key, ["input", "idempotencyKey"]),
+    ...reasonFlaws(terms.reason),
+    ...(waves ? waveFlaws(waves) : []),
+    ...levelFlaws(terms.variables, ["input", "variables"]),
+  ];
 }
 
 /** The flaws of a rollout as a whole; that of a restart has parts of the earlier request. */
 export function rolloutFlaws({ waves, onFailure }: Rollout): Refusal[] {
-  if (waves?.maxFailures === undefined || onFailure !== "CLEAN_UP_ALL") return [];
   const message =
     "CLEAN_UP_ALL ends the operation with the first failure. With waves.maxFailures use CLEAN_UP_FAILED or LEAVE.";
-  return [invalidInput(message, ["input", "onFailure"])];
+  return flawIf(waves?.maxFailures !== undefined && onFailure === "CLEAN_UP_ALL", message, ["input", "onFailure"]);
 }
 
 /**

@@ -6,6 +6,7 @@ import type { Refusal } from "../../errors.ts";
 import type { WaveOptions } from "../../lifecycle/waves.ts";
 import { succeededSteps } from "../../store/runs/attempts.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
+import { groupsOf } from "../../runtime/groups.ts";
 import type { Reader } from "../../store/postgres/database.ts";
 import { nodesByIds } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
@@ -104,8 +105,7 @@ async function prepareRestart(
   if ("refusals" in found) return { refusals: found.refusals, results: [] };
   const { unknown } = found;
   if (unknown && acceptance === "ALL_OR_NOTHING") return { refusals: [unknown], results: [] };
-  const left = await unfinishedWork(reader, found);
-  const { taken, passedOver } = left;
+  const { taken, passedOver } = await unfinishedWork(reader, found);
   if (taken.length === 0) {
     const busy = summaryOf(passedOver).filter(({ code }) => code === "BUSY");
     const known = busy.length > 0 ? busy : passedOver.length > 0 ? [NOTHING_TO_RESTART] : [];
@@ -114,7 +114,7 @@ async function prepareRestart(
       results: answersInOrder(request.work, passedOver, unknown),
     };
   }
-  const earlier = await earlierWork(reader, request, left);
+  const earlier = await earlierWork(reader, taken, request.from);
   const operations = await operationsByIds(reader, [...new Set(taken.map(({ run }) => run.operationId))]);
   const newestFirst = operations.toSorted((a, b) => b.createdAt.getTime() - a.createdAt.getTime());
   const userData = await secretsOf(reader, context.keyring, SECRETS.operationUserData, idsOf(operations));
@@ -129,22 +129,18 @@ async function prepareRestart(
       return { refusals: [unreadableSecret(`Operation ${operation.id}`, ownSecrets)], results: [] };
     repeats.push({ operation, repeated: { ...repeatedRequest(operation, request), ...ownSecrets } });
   }
-  const byRequest = Map.groupBy(repeats, ({ repeated }) => hashOf({ ...repeated, earlier: repeated.earlier.values }));
-  const submissions = [...byRequest.values()].flatMap((alike): Submission[] => {
-    const [newest] = alike;
-    if (!newest) return [];
-    const restarts = new Set(alike.map(({ operation }) => operation.id));
+  const keyOf = ({ repeated }: (typeof repeats)[number]) => hashOf({ ...repeated, earlier: repeated.earlier.values });
+  const submissions = groupsOf(repeats, keyOf).map(({ first: newest, all }): Submission => {
+    const restarts = new Set(all.map(({ operation }) => operation.id));
     const own = taken.filter(({ run }) => restarts.has(run.operationId));
     const nodes = own.map(({ ref, node }) => ({ ref, nodeId: node.id }));
     const selection = { nodes, clusterId: newest.operation.clusterId };
-    return [
-      {
-        ...newest.repeated,
-        restarts: [...restarts],
-        select: () => Promise.resolve(selection),
-        earlierOf: (node) => earlier.get(node.id) ?? null,
-      },
-    ];
+    return {
+      ...newest.repeated,
+      restarts: [...restarts],
+      select: () => Promise.resolve(selection),
+      earlierOf: (node) => earlier.get(node.id) ?? null,
+    };
   });
   return { submissions, selected: found.nodes, passedOver, unknown };
 }
@@ -194,22 +190,21 @@ function carriedWaves({ waves }: OperationRow): WaveOptions | undefined {
   };
 }
 
-/** By node id. `cleanedUp`: runs whose nodes were cleaned up afterwards. */
+/** By node id. Of work whose node was cleaned up afterwards, nothing is kept. */
 export async function earlierWork(
   reader: Reader,
-  request: Pick<RestartRequest, "from">,
-  { taken, cleanedUp }: { readonly taken: readonly TakenNode[]; readonly cleanedUp: ReadonlySet<string> },
+  taken: readonly TakenNode[],
+  wantedFrom: RestartFrom = "STAGE",
 ): Promise<Map<string, EarlierWork>> {
   const plans = await plansByHashes(reader, [...new Set(taken.map(({ run }) => run.planHash))]);
-  const succeeded = await succeededSteps(
-    reader,
-    taken.map(({ run }) => run.id),
-  );
+  const runIds = taken.map(({ run }) => run.id);
+  const succeeded = await succeededSteps(reader, runIds);
+  const cleanedUp = await cleanedUpAfter(reader, runIds);
   return new Map(
     taken.flatMap(({ node, run }): [string, EarlierWork][] => {
       const plan = plans.get(run.planHash);
       if (!plan) return [];
-      const from = cleanedUp.has(run.id) ? "BEGINNING" : (request.from ?? "STAGE");
+      const from = cleanedUp.has(run.id) ? "BEGINNING" : wantedFrom;
       return [[node.id, earlierWorkOf(node, { run, plan, succeeded: succeeded.get(run.id) ?? new Set(), from })]];
     }),
   );
@@ -229,7 +224,6 @@ export interface TakenNode {
 async function unfinishedWork(reader: Reader, { nodes: asked, operationId }: SelectedWork) {
   const nodeIds = nodeIdsOf(asked);
   const newest = new Map((await newestWork(reader, nodeIds, operationId)).map((run) => [run.nodeId, run]));
-  const cleanedUp = await cleanedUpAfter(reader, idsOf([...newest.values()]));
   // Nodes of a named operation may have been deleted meanwhile.
   const nodes = new Map((await nodesByIds(reader, nodeIds)).map((node) => [node.id, node]));
   const taken: TakenNode[] = [];
@@ -242,5 +236,5 @@ async function unfinishedWork(reader: Reader, { nodes: asked, operationId }: Sel
     if (refusal) passedOver.push(refusedNode(ref, nodeId, null, refusal));
     else if (run && node) taken.push({ ref, node, run });
   }
-  return { taken, passedOver, cleanedUp };
+  return { taken, passedOver };
 }

@@ -1,5 +1,5 @@
 /** A submission: a verb on nodes, or the work that a restart continues. */
-import type { Refusal } from "../../errors.ts";
+import type { Refused } from "../../errors.ts";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import type { ImageRef } from "../../store/images.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
@@ -21,7 +21,7 @@ export interface Submission {
   readonly image: ImageRef | null;
   /** Null: none. Undefined: that of the image. A secret. */
   readonly userData: string | null | undefined;
-  readonly select: (transaction: Transaction) => Promise<Selection | { readonly refusals: readonly Refusal[] }>;
+  readonly select: (transaction: Transaction) => Promise<Selection | Refused>;
   /** For APPLY: the cluster. Absent in a restart. */
   readonly applied?: AppliedCluster;
   /** The earlier work of a node that a restart, or a cluster, continues; null for a verb. */

@@ -65,32 +65,20 @@ export function createVariableCheck(
 }
 
 /** Nodes with the same drivers, plan and variables share the result, whose messages name no node. */
-async function checkVariables({
-  composition,
-  plan,
-  variables,
-  unknown,
-  rules,
-  outputs,
-}: Checked): Promise<VariableCheck> {
+async function checkVariables(checked: Checked): Promise<VariableCheck> {
+  const { composition, plan, variables, unknown, rules, outputs } = checked;
   const inPlan = driversIn(plan, composition);
   const flaws: Refusal[] = [];
+  const refuse = (message: string, name: string | undefined) => flaws.push(invalid(message, name, variables));
   const references = referencesIn(variables.values);
   const known = Object.fromEntries(Object.entries(variables.values).filter(([name]) => !references.has(name)));
-  for (const [name, { fromGroup, output }] of references)
-    if (!outputs.has(output))
-      flaws.push(
-        invalid(
-          `Variable ${name} is the output ${output} of host group ${fromGroup}, which no deploy step of a loaded driver declares. Correct the name.`,
-          name,
-          variables,
-        ),
-      );
+  for (const [name, { fromGroup, output }] of references) {
+    const message = `Variable ${name} is the output ${output} of host group ${fromGroup}, which no deploy step of a loaded driver declares. Correct the name.`;
+    if (!outputs.has(output)) refuse(message, name);
+  }
   for (const driver of inPlan)
     for (const { path, message } of (await variableIssues(driver, known, rules)).slice(0, ISSUES_MAX))
-      flaws.push(
-        invalid(`Variable ${path.join(".")} does not suit driver ${driver.name}: ${message}.`, path[0], variables),
-      );
+      refuse(`Variable ${path.join(".")} does not suit driver ${driver.name}: ${message}.`, path[0]);
   const read = composition.drivers.map(variablesReadBy);
   const passesAll = read.some(({ others }) => others);
   const names = new Set(read.flatMap((one) => one.names));
@@ -105,7 +93,7 @@ async function checkVariables({
     const message = unknownText(name, close, composition.drivers);
     const isRefused =
       unknown === "REFUSE" ? !passesAll || meant !== null : unknown === "REFUSE_SIMILAR" && meant !== null;
-    if (isRefused) flaws.push(invalid(`${message} ${remedyFor(unknown)}`, name, variables));
+    if (isRefused) refuse(`${message} ${remedyFor(unknown)}`, name);
     else if (!passesAll || close !== null) warnings.push({ name, source, nearest: close, message });
   }
   return { flaws, warnings };

@@ -4,7 +4,7 @@
  * probes the addresses; interrupt-discovery.ts aborts, stops and ends a discovery.
  */
 import { randomUUID } from "node:crypto";
-import { invalidInput } from "../../errors.ts";
+import { flawIf, invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { insertDiscoveries } from "../../store/operations/discoveries.ts";
@@ -12,7 +12,7 @@ import { insertOperations } from "../../store/operations/operations.ts";
 import type { Keyring } from "../../store/secrets/keyring.ts";
 import { putSecrets, SECRETS } from "../../store/secrets/secrets.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
-import { inputHashWith, isHashOfInput, replayOf } from "../admission/idempotency.ts";
+import { hashedInput, replayOf } from "../admission/idempotency.ts";
 import { termsFlaws } from "../admission/request-terms.ts";
 import type { RequestTerms } from "../admission/request-terms.ts";
 import type { EngineContext } from "../context.ts";
@@ -68,11 +68,10 @@ export async function discoverNodes(
     ...prefixFlaws(request.namePrefix),
     ...labelFlaws(request.labels, ["input"]),
   ];
-  const hash = hashOfRequest(request, login);
-  const inputHash = await inputHashWith(hash, login.secrets, request);
+  const input = await hashedInput(hashOfRequest(request, login), login.secrets, request);
   return context.transact(async (transaction): Promise<DiscoverAnswer> => {
     const { tx } = transaction;
-    const replay = await replayOf(tx, caller, request, (stored) => isHashOfInput(hash, login.secrets, stored));
+    const replay = await replayOf(tx, caller, request, input.isSameInput);
     if (replay) return { ...replay, addresses: replay.operationId === null ? [] : addresses };
     const clusterId = request.cluster ? await findCluster(tx, request.cluster) : null;
     const unknown =
@@ -80,7 +79,7 @@ export async function discoverNodes(
     const locked = clusterId === null ? [] : await clusterLockRefusals(tx, [clusterId], () => ["input", "cluster"]);
     requireNone([...flaws, ...unknown, ...locked]);
     if (request.dryRun) return { operationId: null, addresses, refusals: [], replayed: false };
-    const admitted = { caller, request, login, addresses, clusterId, inputHash };
+    const admitted = { caller, request, login, addresses, clusterId, inputHash: input.inputHash };
     const operationId = await storeDiscovery(transaction, context.keyring, admitted);
     return { operationId, addresses, refusals: [], replayed: false };
   });
@@ -167,7 +166,6 @@ export async function checkLogin(
 }
 
 function prefixFlaws(prefix: string | undefined): Refusal[] {
-  if (prefix === undefined || PREFIX.test(prefix)) return [];
   const message = `Invalid namePrefix ${JSON.stringify(prefix)}: use 1–100 letters, digits, dots, dashes or underscores; begin with a letter or digit.`;
-  return [invalidInput(message, ["input", "namePrefix"])];
+  return flawIf(prefix !== undefined && !PREFIX.test(prefix), message, ["input", "namePrefix"]);
 }

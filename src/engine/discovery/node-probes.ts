@@ -7,15 +7,15 @@ import { Deadline, leftUntil, whenOver } from "../../drivers/deadline.ts";
 import type { Ability } from "../../drivers/driver.ts";
 import { validate } from "../../drivers/issues.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
-import { invalidInput } from "../../errors.ts";
-import type { ErrorCode, FailureKind, Refusal } from "../../errors.ts";
+import { flawIf, invalidInput } from "../../errors.ts";
+import type { FailureKind, Refusal } from "../../errors.ts";
 import { mapConcurrently } from "../../runtime/concurrency.ts";
 import { sentence } from "../../runtime/text.ts";
 import type { Database } from "../../store/postgres/database.ts";
 import type { JsonObject } from "../../store/records.ts";
 import { CallTimeoutError } from "../execution/call/call-deadline.ts";
 import { faultOf } from "../execution/call/driver-result.ts";
-import { createRedactor } from "../input/secret-redactor.ts";
+import { createRedactor, withSecrets } from "../input/secret-redactor.ts";
 import { parseAddresses } from "./addresses.ts";
 import { checkLogin } from "./discover.ts";
 import { knownNode } from "./known-node.ts";
@@ -66,11 +66,14 @@ export const PROBING_DRIVERS_MAX = 8;
 const REQUEST_MS = 30_000;
 const DRIVER_MS = 10_000;
 
-/** A driver to probe with, or the reasons why it is not tried. */
-type Login = { readonly driver: AnyDriver } & (
-  | { readonly terms: ProbeTerms; readonly secretTexts: readonly string[] }
-  | { readonly refusal: Refusal }
-);
+/** A driver to probe with. */
+interface OpenLogin {
+  readonly driver: AnyDriver;
+  readonly terms: ProbeTerms;
+}
+
+/** A driver to probe with, or the reason why it is not tried. */
+type Login = OpenLogin | { readonly driver: AnyDriver; readonly refusal: Refusal };
 
 type Parts = Omit<ProbeParts, "probeMs"> & {
   readonly database: Database;
@@ -90,12 +93,9 @@ export class NodeProbes {
     const { registry } = this.#parts;
     const { addresses, refusals } = parseAddresses(request.addresses, ["input", "addresses"], registry.networks);
     const { logins, refusals: flaws } = await this.#logins(request);
-    const all = [...refusals];
-    if (addresses.length > PROBED_ADDRESSES_MAX) {
-      const message = `The request has ${addresses.length} addresses, and at most ${PROBED_ADDRESSES_MAX} can be probed at once. Send several requests, or use discoverNodes.`;
-      all.push(invalidInput(message, ["input", "addresses"]));
-    }
-    all.push(...flaws);
+    const message = `The request has ${addresses.length} addresses, and at most ${PROBED_ADDRESSES_MAX} can be probed at once. Send several requests, or use discoverNodes.`;
+    const tooMany = addresses.length > PROBED_ADDRESSES_MAX;
+    const all = [...refusals, ...flawIf(tooMany, message, ["input", "addresses"]), ...flaws];
     if (all.length > 0) return { answers: [], refusals: all };
     const until = new Deadline(REQUEST_MS);
     const { probeMs = DRIVER_MS } = this.#parts;
@@ -138,104 +138,74 @@ export class NodeProbes {
         continue;
       }
       const { settings, secrets } = login;
-      const secretTexts = Object.values(secrets);
-      const redactor = createRedactor(secretTexts);
+      const redactor = createRedactor(Object.values(secrets));
       const terms = { driver, driverName: driver.name, redactor, namePrefix: "" };
       const checked = await validate(driver.discover.settings, { ...settings, ...secrets });
       if (checked.issues) throw new Error(`Driver "${driver.name}" refuses the settings that it has accepted.`);
-      logins.push({ driver, secretTexts, terms: { ...terms, settings: checked.value as ProbeTerms["settings"] } });
+      logins.push({ driver, terms: { ...terms, settings: checked.value as ProbeTerms["settings"] } });
     }
     return { logins, refusals };
   }
 
   async #probeOne(address: string, login: Login, milliseconds: number): Promise<readonly ProbeAnswer[]> {
     const { driver } = login;
-    const failed = (refusal: Refusal, kind: FailureKind | null = null): ProbeAnswer => ({
+    const failed = (
+      { code, message }: Pick<Refusal, "code" | "message">,
+      kind: FailureKind | null = null,
+    ): ProbeAnswer => ({
       address,
       driver,
       found: null,
-      refusal,
+      refusal: { code, message },
       kind,
     });
     if ("refusal" in login) return [failed(login.refusal)];
-    const { registry, log, observer } = this.#parts;
     // The time of a probe is on hold while it waits for a call; that of the request is not.
     const over = new AbortController();
     const stopClock = whenOver(new Deadline(milliseconds), () => over.abort(new CallTimeoutError("its time is over")));
     const cancel = AbortSignal.any([over.signal, this.#closing.signal]);
+    const parts = { ...this.#parts, probeMs: milliseconds };
     try {
-      const parts = { registry, log, observer, probeMs: milliseconds };
       const answers: ProbeAnswer[] = [];
       for (const probed of await probeAddress(parts, login.terms, address, cancel)) {
-        if ("failure" in probed) {
-          const { code, message, kind = null } = probed.failure;
-          answers.push(failed({ code, message }, kind));
-          continue;
+        if ("failure" in probed) answers.push(failed(probed.failure, probed.failure.kind));
+        else {
+          const found = await foundAt(parts, login, { address, cancel }, probed);
+          answers.push({ address, driver, found, refusal: null, kind: null });
         }
-        const found = await this.#foundAt(address, login, { probed, cancel, milliseconds });
-        answers.push({ address, driver, found, refusal: null, kind: null });
       }
       return answers;
     } finally {
       stopClock();
     }
   }
-
-  async #foundAt(
-    address: string,
-    { driver, terms, secretTexts }: Extract<Login, { readonly terms: ProbeTerms }>,
-    { probed, cancel, milliseconds }: ProbedCall,
-  ): Promise<FoundMachine> {
-    const { reader } = this.#parts.database;
-    const { name, controller } = probed;
-    const settings = probed.settings[driver.name] ?? {};
-    const nodeId = await knownNode(reader, driver.name, probed);
-    const base = { name, controller, settings, nodeId };
-    const secrets = probed.secrets[driver.name] ?? {};
-    const redactor = createRedactor([...Object.values(secrets), ...secretTexts]);
-    try {
-      const reported = await this.#askAbilities(driver, {
-        terms: { ...terms, redactor },
-        full: { ...settings, ...secrets },
-        address,
-        cancel,
-        milliseconds,
-      });
-      return { ...base, abilities: probedAbilities(driver, reported, redactor), abilitiesRefusal: null };
-    } catch (error) {
-      const late = (): { code: ErrorCode; reason: string } => ({
-        code: "TIMEOUT",
-        reason: "the abilities were not reported in time",
-      });
-      const { code, reason } = error instanceof CallTimeoutError ? late() : faultOf(error, redactor);
-      return { ...base, abilities: null, abilitiesRefusal: { code, message: `${address}: ${sentence(reason)}` } };
-    }
-  }
-
-  /** The machine's report about the abilities of its driver; nothing if the driver does not ask it. */
-  async #askAbilities(
-    driver: AnyDriver,
-    { terms, full, address, cancel, milliseconds }: AbilityRequest,
-  ): Promise<unknown> {
-    if (!driver.abilities) return [];
-    const settings = await validate(driver.settings, full);
-    if (settings.issues) throw new Error("The driver does not accept the settings that it found.");
-    const parts = { ...this.#parts, probeMs: milliseconds };
-    return probeCall(parts, terms, { address, cancel }, async (call) =>
-      driver.abilities?.({ ...call, settings: settings.value }),
-    );
-  }
 }
 
-interface ProbedCall {
-  readonly probed: Found;
-  readonly cancel: AbortSignal;
-  readonly milliseconds: number;
-}
-
-interface AbilityRequest extends Omit<ProbedCall, "probed"> {
-  readonly terms: ProbeTerms;
-  /** The settings of the node, with its secrets. */
-  readonly full: JsonObject;
-  readonly address: string;
+/** A machine that answers, with its abilities. */
+async function foundAt(
+  parts: ProbeParts & Pick<Parts, "database">,
+  { driver, terms }: OpenLogin,
+  at: { readonly address: string; readonly cancel: AbortSignal },
+  probed: Found,
+): Promise<FoundMachine> {
+  const { name, controller } = probed;
+  const settings = probed.settings[driver.name] ?? {};
+  const secrets = probed.secrets[driver.name] ?? {};
+  const nodeId = await knownNode(parts.database.reader, driver.name, probed);
+  const machine = { name, controller, settings, nodeId };
+  const redactor = withSecrets(terms.redactor, Object.values(secrets));
+  try {
+    const checked = driver.abilities && (await validate(driver.settings, { ...settings, ...secrets }));
+    if (checked?.issues) throw new Error("The driver does not accept the settings that it found.");
+    const ask = () =>
+      probeCall(parts, { ...terms, redactor }, at, async (call) =>
+        driver.abilities?.({ ...call, settings: checked?.value }),
+      );
+    const reported = checked ? await ask() : [];
+    return { ...machine, abilities: probedAbilities(driver, reported, redactor), abilitiesRefusal: null };
+  } catch (error) {
+    const late = { code: "TIMEOUT", reason: "the abilities were not reported in time" } as const;
+    const { code, reason } = error instanceof CallTimeoutError ? late : faultOf(error, redactor);
+    return { ...machine, abilities: null, abilitiesRefusal: { code, message: `${at.address}: ${sentence(reason)}` } };
+  }
 }

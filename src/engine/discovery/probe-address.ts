@@ -5,8 +5,7 @@ import type { Dispatched } from "../../drivers/isolation/dispatch.ts";
 import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
 import type { Registry } from "../../drivers/registry.ts";
-import type { ErrorCode } from "../../errors.ts";
-import { isStorable } from "../../runtime/json-values.ts";
+import { isRecord, isStorable } from "../../runtime/json-values.ts";
 import { sentence } from "../../runtime/text.ts";
 import type { OperationRow } from "../../store/operations/operations.ts";
 import type { Failure } from "../../store/records.ts";
@@ -64,23 +63,20 @@ export async function probeAddress(
   cancel: AbortSignal,
 ): Promise<readonly Probed[]> {
   const { driver, redactor } = terms;
-  const failed = (code: ErrorCode, reason: string, retryable: boolean): readonly Probed[] => [
-    { failure: failureAt(address, { code, reason, retryable }) },
-  ];
-  if (typeof driver === "string") return failed("UNSUPPORTED_BY_DRIVER", driver, false);
+  const failed = (fault: Fault): readonly Probed[] => [{ failure: failureAt(address, fault) }];
+  if (typeof driver === "string") return failed({ code: "UNSUPPORTED_BY_DRIVER", reason: driver, retryable: false });
   try {
-    const found = await callDriver(parts, { terms, driver, address }, cancel);
+    const { settings } = terms;
+    const found = await probeCall(parts, terms, { address, cancel }, (call) =>
+      driver.discover.probe({ ...call, address, settings }),
+    );
     const all: readonly unknown[] = Array.isArray(found) && found.length > 0 ? found : [found];
     return await Promise.all(all.map((one) => checkAnswer(parts.registry, { terms, driver, address }, one)));
   } catch (error) {
     if (error instanceof HeartbeatLostError) throw error;
-    if (error instanceof CallTimeoutError)
-      return failed(
-        "TIMEOUT",
-        `the probe did not end within ${parts.probeMs / 1000} s; check the machine and try again`,
-        true,
-      );
-    return [{ failure: failureAt(address, faultOf(error, redactor)) }];
+    const late = `the probe did not end within ${parts.probeMs / 1000} s; check the machine and try again`;
+    const isLate = error instanceof CallTimeoutError;
+    return failed(isLate ? { code: "TIMEOUT", reason: late, retryable: true } : faultOf(error, redactor));
   }
 }
 
@@ -88,11 +84,6 @@ interface Probe {
   readonly terms: ProbeTerms;
   readonly driver: DiscoveryDriver;
   readonly address: string;
-}
-
-async function callDriver(parts: ProbeParts, { terms, driver, address }: Probe, cancel: AbortSignal): Promise<unknown> {
-  const { settings } = terms;
-  return probeCall(parts, terms, { address, cancel }, (call) => driver.discover.probe({ ...call, address, settings }));
 }
 
 /** Makes a call to an address, within the time limit of a probe. */
@@ -128,21 +119,15 @@ async function checkAnswer(
       faultOf(new Error(`driver "${driver.name}" answers ${what}${quoted(found, redactor)}`), redactor),
     ),
   });
-  if (
-    typeof found !== "object" ||
-    found === null ||
-    !("settings" in found) ||
-    typeof found.settings !== "object" ||
-    found.settings === null
-  )
-    return invalid("a probe without settings");
-  const reported = "name" in found && typeof found.name === "string" ? nameFrom(redactor.text(found.name)) : "";
+  if (!isRecord(found) || !isRecord(found["settings"])) return invalid("a probe without settings");
+  const { name: given, settings: own } = found;
+  const reported = typeof given === "string" ? nameFrom(redactor.text(given)) : "";
   const name = reported === "" ? nameFrom(`${namePrefix}${address}`) : reported;
-  const node = { name, driver: driver.name, settings: found.settings };
+  const node = { name, driver: driver.name, settings: own };
   const { settings, secrets, controller, controllers, refusals } = await prepareSettings(registry, node, []);
   if (refusals.length > 0)
     return invalid(`settings that it rejects itself: ${refusals.map(({ message }) => message).join(" ")}`);
-  const identities = [...controllers, ...reportedIdentities({ ...found })];
+  const identities = [...controllers, ...reportedIdentities(found)];
   if (!isStorable([settings, secrets, controller, identities.map(({ text }) => text)]))
     return invalid("characters that cannot be stored");
   return { name, settings, secrets, controller, identities };

@@ -35,6 +35,8 @@ function reportedBy(
   });
 }
 
+const OPTIONAL_POWER = ["setBootDevice", "readBootDevice", "readActivity"] as const;
+
 /** Interfaces, optional functions of power, and steps. */
 function declaredAbilities(driver: AnyDriver): readonly string[] {
   const { power } = driver;
@@ -43,9 +45,7 @@ function declaredAbilities(driver: AnyDriver): readonly string[] {
   );
   return [
     ...FUNCTION_INTERFACES.filter((name) => (name === "power" ? power.set : driver[name]) !== undefined),
-    ...(power.setBootDevice ? ["power.setBootDevice"] : []),
-    ...(power.readBootDevice ? ["power.readBootDevice"] : []),
-    ...(power.readActivity ? ["power.readActivity"] : []),
+    ...OPTIONAL_POWER.filter((name) => power[name]).map((name) => `power.${name}`),
     ...steps,
   ];
 }

@@ -23,6 +23,7 @@ import { SecretError } from "../../store/secrets/keyring.ts";
 import { SECRETS, secretsOf } from "../../store/secrets/secrets.ts";
 import type { VariablesParts } from "../../store/secrets/secrets.ts";
 import { createRedactor } from "../input/secret-redactor.ts";
+import { startPeriodic } from "../../runtime/periodic.ts";
 import type { Transaction } from "../transaction.ts";
 import { finishDiscovery } from "./interrupt-discovery.ts";
 import { NAME_LENGTH_MAX, probeAddress } from "./probe-address.ts";
@@ -135,17 +136,11 @@ export class Prober {
       hasProgress = false;
       await transact((transaction) => publishProgress(transaction, id));
     };
-    let ticking = Promise.resolve();
-    const timer = setInterval(() => {
-      ticking = ticking
-        .then(tick)
-        .catch((error: unknown) =>
-          log.warn({ err: error, operationId: id }, "the progress of a discovery could not be published"),
-        );
-    }, LOOK_EVERY_MS);
+    const ticking = startPeriodic(LOOK_EVERY_MS, tick, (error) =>
+      log.warn({ err: error, operationId: id }, "the progress of a discovery could not be published"),
+    );
     const lanes = await Promise.allSettled(Array.from({ length: Math.min(PROBES_MAX, rows.length) }, lane));
-    clearInterval(timer);
-    await ticking;
+    ticking.stop();
     for (const ended of lanes) if (ended.status === "rejected") throw ended.reason;
   }
 }
