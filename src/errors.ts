@@ -236,6 +236,16 @@ export function notFound(message: string, missing: readonly string[], path: read
   return { code: "NOT_FOUND", message, missing, path };
 }
 
+/** The refusal of one node. */
+export function nodeRefusal(
+  code: ErrorCode,
+  nodeId: string,
+  message: string,
+  more: Omit<Partial<Refusal>, "code" | "nodeId" | "message"> = {},
+): Refusal {
+  return { code, message, nodeId, ...more };
+}
+
 /** Carries refusals out of a transaction, which it rolls back. */
 export class RefusalError extends Error {
   readonly refusals: readonly Refusal[];

@@ -259,7 +259,7 @@ function requestsOf(context: EngineContext, { reader }: Database) {
     ) =>
     (caller: Caller, ...rest: Rest) =>
       handler(context, caller, ...rest);
-  /** The same of a change that throws its refusals. `refused`: its answer then, but for them. */
+  /** The same for a change that throws its refusals, which then stand in the answer `refused`. */
   const edit =
     <Rest extends unknown[], Answer extends Refused>(
       handler: (context: EngineContext, caller: Caller, ...rest: Rest) => Promise<Answer>,

@@ -109,15 +109,13 @@ export interface Move {
   readonly change?: NodeMove;
 }
 
-/** The reason of a move, which the transitions of its nodes record. */
-interface MoveContext {
+/** The reason of a change, which the transitions of its nodes record. */
+export interface Cause {
   readonly actor: string;
   readonly reason?: string | null;
   readonly target?: NodeState | null;
   readonly operationId?: string | null;
   readonly step?: string | null;
-  /** The run of each node, by node id. */
-  readonly runIds?: ReadonlyMap<string, string>;
 }
 
 /** A change of one node, with or without its state. */
@@ -126,20 +124,20 @@ export interface Hop {
   /** The state that the node is in. */
   readonly from: NodeState;
   /** The edge that the node takes, and what its transition records; null if the state stays. */
-  readonly why: (Omit<MoveContext, "runIds"> & { readonly event: NodeEvent; readonly runId: string }) | null;
+  readonly why: (Cause & { readonly event: NodeEvent; readonly runId: string }) | null;
   /** Contains `state` if the node takes an edge. */
   readonly change: ClaimedNodeChange;
 }
 
 /**
  * Moves nodes that are in one state along one edge. Throws if there is no such edge, or if one of the nodes is in
- * another state: the caller has locked them, so that is a bug.
+ * another state: the caller has locked them, so that is a bug. `runIds`: the run of each node, by node id.
  */
 export async function move(
   transaction: Transaction,
   nodeIds: readonly string[],
   { from, event, change = {} }: Move,
-  context: MoveContext,
+  { runIds, ...cause }: Cause & { readonly runIds?: ReadonlyMap<string, string> },
 ): Promise<NodeState> {
   const to = next(from, event);
   const moved = new Map(
@@ -150,8 +148,8 @@ export async function move(
     await yieldWhenDue();
     const node = moved.get(nodeId);
     if (!node) throw new Error(`Node ${nodeId} is not ${from}, although it was when it was locked.`);
-    const runId = context.runIds?.get(nodeId) ?? null;
-    transaction.log(transitionOf(node, { from, to, event }, { ...context, runId }));
+    const runId = runIds?.get(nodeId) ?? null;
+    transaction.log(transitionOf(node, { from, to, event }, { ...cause, runId }));
   }
   return to;
 }
@@ -186,7 +184,7 @@ interface Edge {
 export function transitionOf(
   node: MovedNode,
   { from, to, event }: Edge,
-  why: Omit<MoveContext, "runIds"> & { readonly runId?: string | null },
+  why: Cause & { readonly runId?: string | null },
 ): NewTransition {
   return {
     nodeId: node.id,

@@ -60,8 +60,7 @@ export async function submitVerb(
   };
   const alone = () => admitAlone(context, admission);
   const named = namedNodes(request);
-  if (named === null) return submit(admission, alone);
-  return submit(admission, () => context.groupAdmission.submit({ ...admission, named }, alone));
+  return submit(admission, named ? () => context.groupAdmission.submit({ ...admission, named }, alone) : alone);
 }
 
 /** Admits new operations that have been prepared: a restart, or what a cluster wants. */

@@ -2,6 +2,7 @@
  * The part of earlier work that a restart takes up, and whether the restart is accepted. Pure: the caller reads the
  * rows.
  */
+import { nodeRefusal } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import type { NodeFacts } from "../../lifecycle/admission.ts";
 import type { Stage } from "../../lifecycle/cluster-state.ts";
@@ -42,18 +43,11 @@ export function refusalOfRestart(
   isAnother: boolean,
 ): Refusal | null {
   if (run && node && isRestartable(run) && !isAnother) return null;
-  if (run && run.finishedAt === null)
-    return {
-      code: "BUSY",
-      message: `Node ${ref} is busy with operation ${run.operationId}. Stop it, or wait for its end, before you restart it.`,
-      nodeId,
-      operationId: run.operationId,
-    };
-  return {
-    code: "NOTHING_TO_RESTART",
-    message: `Node ${ref} has nothing to restart: ${whyNothing(node, run)}.`,
-    nodeId,
-  };
+  if (run?.finishedAt !== null)
+    return nodeRefusal("NOTHING_TO_RESTART", nodeId, `Node ${ref} has nothing to restart: ${whyNothing(node, run)}.`);
+  const { operationId } = run;
+  const busy = `Node ${ref} is busy with operation ${operationId}. Stop it, or wait for its end, before you restart it.`;
+  return nodeRefusal("BUSY", nodeId, busy, { operationId });
 }
 
 /** The work of a node that a restart without options finds, with what is known of it. */

@@ -3,6 +3,7 @@
  * worker that claims it carries the change out, so that it never meets a call of the step, and parks the run again. A
  * run that is locked is about to continue: its step does not wait any more.
  */
+import { nodeRefusal } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { mustNotBeCut } from "../../lifecycle/touches.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
@@ -56,22 +57,14 @@ export function refusalOfForcedPower(
   waiting: WaitingRun | undefined,
   power: Plan,
 ): Refusal | null {
-  if (!waiting)
-    return {
-      code: "BUSY",
-      message: `The step on node ${node.name} does not wait just now, so its power is not changed. Send the request again while it waits.`,
-      nodeId: node.id,
-    };
+  const late = `The step on node ${node.name} does not wait just now, so its power is not changed. Send the request again while it waits.`;
+  if (!waiting) return nodeRefusal("BUSY", node.id, late);
   const step = waiting.plan.steps[waiting.run.position];
   const change = power.steps[0] && powerChangeOf(power.steps[0]);
   if (!step || !mustNotBeCut(step) || change === "ON") return null;
-  return {
-    code: "NOT_INTERRUPTIBLE",
-    message: `The machine of node ${node.name} may be writing its firmware or erasing its disks in ${stepLabel(step)}, so its power is not cut. Wait for the end of the step, or abort the operation.`,
-    nodeId: node.id,
-    operationId: waiting.run.operationId,
-    step: stepLabel(step) ?? "",
-  };
+  const label = stepLabel(step) ?? "";
+  const message = `The machine of node ${node.name} may be writing its firmware or erasing its disks in ${label}, so its power is not cut. Wait for the end of the step, or abort the operation.`;
+  return nodeRefusal("NOT_INTERRUPTIBLE", node.id, message, { operationId: waiting.run.operationId, step: label });
 }
 
 /** Hands the changes to the runs that wait, and wakes them. Each is recorded as an event of its node. */

@@ -2,6 +2,7 @@
  * Host groups at admission: nodes whose group can never begin are refused, and so are nodes that would leave too few of
  * their group in service. The others are admitted, and held until their turn comes (scheduling/group-gates.ts).
  */
+import { nodeRefusal } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { failuresMax, unmetText } from "../../lifecycle/host-groups.ts";
 import type { GroupCounts } from "../../lifecycle/host-groups.ts";
@@ -46,7 +47,7 @@ export async function applyGroupRules(
   if (!terms.dryRun) await lockBudgets(tx, budgeted);
   const tolerant = deployed.filter((key) => rulesOf(key).tolerates !== undefined);
   const counted = { deployed, budgeted: [...budgeted, ...tolerant] };
-  const standing = new Planned(await readStanding(tx, rulesOf, counted));
+  const standing = plannedStanding(await readStanding(tx, rulesOf, counted));
   for (const { work } of works) standing.add(work);
   const inOrder = works.toSorted((a, b) => a.work.membership.stage - b.work.membership.stage);
   for (const [key, own] of Map.groupBy(inOrder, ({ work }) => work.membership.groupKey))
@@ -94,44 +95,36 @@ async function bindingBudgets(
 
 const REMOVES: ReadonlySet<Submission["kind"]> = new Set(["UNDEPLOY", "DECOMMISSION"]);
 
+type Planned = ReturnType<typeof plannedStanding>;
+
 /** The counts of groups as if the work of the request were stored. */
-class Planned implements GroupStanding {
-  readonly rulesOf: GroupStanding["rulesOf"];
-  readonly #standing: GroupStanding;
-  readonly #changed = new Map<string, GroupCounts>();
-
-  constructor(standing: GroupStanding) {
-    this.rulesOf = standing.rulesOf;
-    this.#standing = standing;
-  }
-
-  readonly countsOf = (key: string): GroupCounts => this.#changed.get(key) ?? this.#standing.countsOf(key);
-
-  /** A node that is deployed counts as coming to the group that it joins. */
-  add({ node, membership: { groupKey: joins } }: AdmittedNode): void {
-    if (joins === null) return;
-    const leaves = node.clusterId !== null && node.hostGroup !== null ? groupKey(node.clusterId, node.hostGroup) : null;
-    const wasActive = node.state === "ACTIVE" ? 1 : 0;
-    if (leaves !== null && leaves !== joins) {
-      this.#change(leaves, { total: -1, active: -wasActive });
-      this.#change(joins, { total: 1, coming: 1 });
-    } else this.#change(joins, { total: leaves === null ? 1 : 0, active: -wasActive, coming: 1 });
-  }
-
-  /** A node that was refused does not come. */
-  drop({ node, membership: { groupKey: joins } }: AdmittedNode): void {
-    if (joins !== null) this.#change(joins, { coming: -1, active: node.state === "ACTIVE" ? 1 : 0 });
-  }
-
-  #change(key: string, by: Partial<GroupCounts>): void {
-    const { total, active, coming, ...counts } = this.countsOf(key);
-    this.#changed.set(key, {
+function plannedStanding({ rulesOf, countsOf: storedCountsOf }: GroupStanding) {
+  const changed = new Map<string, GroupCounts>();
+  const countsOf = (key: string): GroupCounts => changed.get(key) ?? storedCountsOf(key);
+  const change = (key: string, by: Partial<GroupCounts>) => {
+    const { total, active, coming, ...counts } = countsOf(key);
+    changed.set(key, {
       ...counts,
       total: total + (by.total ?? 0),
       active: active + (by.active ?? 0),
       coming: coming + (by.coming ?? 0),
     });
-  }
+  };
+  /** A node that is deployed counts as coming to the group that it joins. */
+  const add = ({ node, membership: { groupKey: joins } }: AdmittedNode) => {
+    if (joins === null) return;
+    const leaves = node.clusterId !== null && node.hostGroup !== null ? groupKey(node.clusterId, node.hostGroup) : null;
+    const wasActive = node.state === "ACTIVE" ? 1 : 0;
+    if (leaves !== null && leaves !== joins) {
+      change(leaves, { total: -1, active: -wasActive });
+      change(joins, { total: 1, coming: 1 });
+    } else change(joins, { total: leaves === null ? 1 : 0, active: -wasActive, coming: 1 });
+  };
+  /** A node that was refused does not come. */
+  const drop = ({ node, membership: { groupKey: joins } }: AdmittedNode) => {
+    if (joins !== null) change(joins, { coming: -1, active: node.state === "ACTIVE" ? 1 : 0 });
+  };
+  return { rulesOf, countsOf, add, drop };
 }
 
 /** Refuses the nodes of a group that can never begin, and holds them if they cannot begin now. */
@@ -150,11 +143,8 @@ function judgeStage(standing: Planned, key: string, works: readonly Work[]): voi
     if (lost.length === 0) continue;
     const { name, id } = one.work.node;
     const groups = lost.map(({ group }) => group).join(", ");
-    one.refusal = {
-      code: "GROUP_REQUIRED",
-      message: `Node ${name} of host group ${groupOfKey(key).group} needs ${unmetText(lost)} ACTIVE, and neither the cluster nor this request can bring them there. Deploy more nodes of ${groups} first, or include them.`,
-      nodeId: id,
-    };
+    const message = `Node ${name} of host group ${groupOfKey(key).group} needs ${unmetText(lost)} ACTIVE, and neither the cluster nor this request can bring them there. Deploy more nodes of ${groups} first, or include them.`;
+    one.refusal = nodeRefusal("GROUP_REQUIRED", id, message);
     standing.drop(one.work);
   }
 }
@@ -174,11 +164,8 @@ function judgeBudget(standing: Planned, key: string, works: readonly Work[]): vo
   for (const one of leaving.slice(Math.min(spare, leaving.length))) {
     one.isHeld = true;
     if (returns) continue;
-    one.refusal = {
-      code: "LAST_OF_GROUP",
-      message: `Node ${one.work.node.name} cannot be taken out of service: ${budgetText(standing, key)}. Bring others into service first, or send force: true with a reason.`,
-      nodeId: one.work.node.id,
-    };
+    const message = `Node ${one.work.node.name} cannot be taken out of service: ${budgetText(standing, key)}. Bring others into service first, or send force: true with a reason.`;
+    one.refusal = nodeRefusal("LAST_OF_GROUP", one.work.node.id, message);
   }
 }
 

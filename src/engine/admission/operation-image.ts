@@ -2,7 +2,7 @@
  * The image of a request: which one it is, what user data it comes with, whether a node's plan installs it, and whether
  * it fits the node's machine.
  */
-import { invalidInput, notFound } from "../../errors.ts";
+import { flawIf, nodeRefusal, notFound } from "../../errors.ts";
 import type { Refusal, Refused } from "../../errors.ts";
 import type { AnyDriver } from "../../drivers/interfaces.ts";
 import type { Registry } from "../../drivers/registry.ts";
@@ -36,14 +36,13 @@ const IMAGE_PATH = ["input", "image"];
 export function imageChoiceFlaws({ options, image, userData, restarts }: Submission): Refusal[] {
   if (restarts !== null) return [];
   const flaws = userDataFlaws(userData, ["input", "userData"]);
-  const given = [image && "image", userData != null && "userData"].filter((name) => typeof name === "string");
   if (options.until !== "AVAILABLE") return flaws;
-  return given.map((name) =>
-    invalidInput(`A commission until AVAILABLE installs nothing, so it takes no \`${name}\`. Remove it.`, [
-      "input",
-      name,
-    ]),
-  );
+  const useless = (name: string) =>
+    `A commission until AVAILABLE installs nothing, so it takes no \`${name}\`. Remove it.`;
+  return [
+    ...flawIf(image !== null, useless("image"), IMAGE_PATH),
+    ...flawIf(userData != null, useless("userData"), ["input", "userData"]),
+  ];
 }
 
 /** The image and the user data of a submission. `keep`: so that the image is not deleted before the commit. */
@@ -113,23 +112,14 @@ export async function createImageCheck(
       };
       return fitOf(image, { node, driver: step.driver, variables }, inspections);
     }
-    const isMissing = driver && needsImage(driver);
-    const flaws = isMissing ? [imageMissing(node, driver, await (names ??= registered(reader)))] : [];
+    // The steps of drivers that use the agent install an image.
+    const flaws = driver?.usesAgent ? [imageMissing(node, driver, await (names ??= registered(reader)))] : [];
     return { flaws, rootDisk: null };
   };
 }
 
 /** `names`: a sentence with the registered images. */
 function imageMissing({ id, name }: NodeRow, driver: AnyDriver, names: string): Refusal {
-  return {
-    code: "INVALID_INPUT",
-    message: `Node ${name} cannot be deployed without an image, because its driver ${driver.name} writes one to the disk: give one as in \`image: { name: "debian-13" }\`. ${names}`,
-    nodeId: id,
-    path: IMAGE_PATH,
-  };
-}
-
-/** Whether the steps of a driver install an image. */
-function needsImage(driver: AnyDriver): boolean {
-  return driver.usesAgent === true;
+  const message = `Node ${name} cannot be deployed without an image, because its driver ${driver.name} writes one to the disk: give one as in \`image: { name: "debian-13" }\`. ${names}`;
+  return nodeRefusal("INVALID_INPUT", id, message, { path: IMAGE_PATH });
 }

@@ -1,4 +1,5 @@
 /** Decides for each node of a submission whether it is admitted, and plans the admitted ones. */
+import { nodeRefusal } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { judge, keepsSystem } from "../../lifecycle/admission.ts";
 import type { PowerOnFailure } from "../../lifecycle/interrupts.ts";
@@ -93,7 +94,7 @@ export async function createDecisions(
   const { submission } = basis;
   const isForced = submission.kind === "POWER" && submission.options.force === true;
   const waiting = await waitingRuns(reader, isForced ? [...busy.keys()] : [], basis);
-  const plans = new SharedPlans(basis);
+  const planFor = createPlans(basis);
   return async (node) => {
     const composed = basis.registry.compose(node);
     const facts = factsOf(node, composed, busy.get(node.id) ?? null, failed.get(node.id));
@@ -105,7 +106,7 @@ export async function createDecisions(
     const refusal = wanted ? refusalOfWanted(node, wanted, submission) : null;
     if (refusal) return { refusal };
     const composition = "composition" in composed ? composed.composition : NO_DRIVERS;
-    const decision = await plans.planFor(node, { route: found.route, composition, earlier, wanted });
+    const decision = await planFor(node, { route: found.route, composition, earlier, wanted });
     return facts.busyWith ? besideWork(node, decision, waiting.get(node.id)) : decision;
   };
 }
@@ -128,20 +129,13 @@ interface WorkOnNode {
 }
 
 /** Plans, made once for all nodes with the same drivers on the same route of which a restart keeps the same steps. */
-class SharedPlans {
-  readonly #basis: PlanBasis;
-  readonly #fresh = new Map<string, Plan>();
-  readonly #kept = new Map<string, Plan>();
-
-  constructor(basis: PlanBasis) {
-    this.#basis = basis;
-  }
-
-  async planFor(
+function createPlans({ policy, submission, rules, provisioning }: PlanBasis) {
+  const freshPlans = new Map<string, Plan>();
+  const keptPlans = new Map<string, Plan>();
+  return async (
     node: NodeRow,
     { route, composition, earlier, wanted }: Pick<PlanRequest, "route" | "composition"> & WorkOnNode,
-  ): Promise<NodeDecision> {
-    const { policy, submission } = this.#basis;
+  ): Promise<NodeDecision> => {
     // A requested cleaning takes place even if automatic cleaning is disabled.
     const chosen = chosenSteps(submission, { earlier, wanted });
     const automaticCleaning = submission.kind === "CLEAN" || cleansAutomatically(policy, node);
@@ -149,7 +143,7 @@ class SharedPlans {
     const list = submission.kind === "APPLY" ? chosen : null;
     const { driver, borrowed, fallbacks } = node;
     const key = JSON.stringify([driver, borrowed, fallbacks, route, automaticCleaning, inMaintenance, list]);
-    const fresh = this.#fresh.get(key);
+    const fresh = freshPlans.get(key);
     // Refusals are not shared, because they name the node.
     const planned = fresh
       ? { plan: fresh }
@@ -161,7 +155,7 @@ class SharedPlans {
           automaticCleaning,
           inMaintenance,
           chosen,
-          rules: this.#basis.rules,
+          rules,
           options: submission.options,
         });
     if ("refusals" in planned) {
@@ -171,16 +165,16 @@ class SharedPlans {
       }));
       return { refusal: first, further };
     }
-    this.#fresh.set(key, planned.plan);
+    freshPlans.set(key, planned.plan);
     const flaw = installFlaw(node, { plan: planned.plan, composition, policy, automaticCleaning, chosen });
     if (flaw) return { refusal: flaw };
     const inService = wanted?.kind === "CONFIGURE" || (earlier?.plan.inService === true && node.stage !== "NONE");
     const done = earlier?.done ?? keptOfNew(node, submission, wanted, planned.plan);
     const keptKey = JSON.stringify([key, inService, ...done]);
-    const kept = this.#kept.get(keptKey) ?? (done.size > 0 ? keepSteps(planned.plan, done) : planned.plan);
+    const kept = keptPlans.get(keptKey) ?? (done.size > 0 ? keepSteps(planned.plan, done) : planned.plan);
     const plan = inService && !kept.inService ? { ...kept, inService } : kept;
-    this.#kept.set(keptKey, plan);
-    const agentless = agentFlaw(node, plan, { composition, provisioning: this.#basis.provisioning });
+    keptPlans.set(keptKey, plan);
+    const agentless = agentFlaw(node, plan, { composition, provisioning });
     if (agentless) return { refusal: agentless };
     const erases = inService
       ? plan.steps.some((step) => !step.kept && step.touches?.includes("DISKS"))
@@ -188,16 +182,12 @@ class SharedPlans {
     if (erases && !earlier && submission.kind === "REDEPLOY" && !submission.options.reinstall)
       return { refusal: unaskedErasure(node) };
     return { plan, target: route.target, erasesData: erases, earlier: earlier?.run ?? null };
-  }
+  };
 }
 
 function unaskedErasure({ id, name }: NodeRow): Refusal {
-  return {
-    code: "INVALID_STATE",
-    message: `Node ${name} would lose its data: REDEPLOY erases its disks and installs again. Send reinstall: true to do so.`,
-    nodeId: id,
-    path: ["input", "reinstall"],
-  };
+  const message = `Node ${name} would lose its data: REDEPLOY erases its disks and installs again. Send reinstall: true to do so.`;
+  return nodeRefusal("INVALID_STATE", id, message, { path: ["input", "reinstall"] });
 }
 
 /** The completed steps that a restart keeps, those of phases that it does not pass through again included. */
@@ -258,11 +248,8 @@ function agentFlaw(
   const architecture = node.settings[step.driver]?.["architecture"] === "ARM64" ? "ARM64" : "X64";
   const problem = agentProblem(provisioning, architecture);
   if (problem === null) return null;
-  return {
-    code: "AGENT_UNAVAILABLE",
-    message: `Node ${node.name} cannot boot the agent for ${step.interface}.${step.name}. ${problem}`,
-    nodeId: node.id,
-  };
+  const message = `Node ${node.name} cannot boot the agent for ${step.interface}.${step.name}. ${problem}`;
+  return nodeRefusal("AGENT_UNAVAILABLE", node.id, message);
 }
 
 /** The engine's own steps use the power of the driver, and not its agent. */

@@ -9,7 +9,8 @@ import type { Refusal } from "../../errors.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { insertDiscoveries } from "../../store/operations/discoveries.ts";
 import { insertOperations } from "../../store/operations/operations.ts";
-import type { Keyring } from "../../store/secrets/keyring.ts";
+import type { NewOperation } from "../../store/operations/operations.ts";
+import type { JsonObject } from "../../store/records.ts";
 import { putSecrets, SECRETS } from "../../store/secrets/secrets.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
 import { hashedInput, replayOf } from "../admission/idempotency.ts";
@@ -24,7 +25,7 @@ import { clusterLockRefusals } from "../inventory/cluster-lock.ts";
 import { issueFlaws } from "../inventory/node-settings.ts";
 import type { CheckedSettings } from "../inventory/node-settings.ts";
 import { sizeFlaws } from "../input/size-limits.ts";
-import type { Caller, Transaction } from "../transaction.ts";
+import type { Caller } from "../transaction.ts";
 import { parseAddresses } from "./addresses.ts";
 import { requireNone } from "../input/edits.ts";
 
@@ -79,9 +80,14 @@ export async function discoverNodes(
     const locked = clusterId === null ? [] : await clusterLockRefusals(tx, [clusterId], () => ["input", "cluster"]);
     requireNone([...flaws, ...unknown, ...locked]);
     if (request.dryRun) return { operationId: null, addresses, refusals: [], replayed: false };
-    const admitted = { caller, request, login, addresses, clusterId, inputHash: input.inputHash };
-    const operationId = await storeDiscovery(transaction, context.keyring, admitted);
-    return { operationId, addresses, refusals: [], replayed: false };
+    const { settings, secrets } = login;
+    const row = operationRow(caller, request, { settings, addresses });
+    await insertOperations(tx, [{ ...row, clusterId, inputHash: input.inputHash }]);
+    await insertDiscoveries(tx, row.id, addresses);
+    if (Object.keys(secrets).length > 0)
+      await putSecrets(tx, context.keyring, SECRETS.ofDiscoveries, [[row.id, secrets]]);
+    transaction.audit(caller, { operationId: row.id, targets: addresses });
+    return { operationId: row.id, addresses, refusals: [], replayed: false };
   });
 }
 
@@ -91,52 +97,33 @@ function hashOfRequest(request: DiscoverRequest, { settings, secrets }: CheckedS
   return hashOf({ ...request, labels, kind: "DISCOVER", settings, secrets: Object.keys(secrets).toSorted() });
 }
 
-interface AdmittedDiscovery {
-  readonly caller: Caller;
-  readonly request: DiscoverRequest;
-  /** The settings that probes log in with. */
-  readonly login: CheckedSettings;
-  readonly addresses: readonly string[];
-  readonly clusterId: string | null;
-  readonly inputHash: string;
-}
-
-async function storeDiscovery(
-  transaction: Transaction,
-  keyring: Keyring,
-  { caller, request, login: { settings, secrets }, addresses, clusterId, inputHash }: AdmittedDiscovery,
-): Promise<string> {
-  const id = randomUUID();
-  const { driver, labels, namePrefix } = request;
-  await insertOperations(transaction.tx, [
-    {
-      id,
-      kind: "DISCOVER",
-      state: "QUEUED",
-      project: caller.project,
-      actor: caller.actor,
-      reason: request.reason ?? null,
-      clusterId,
-      idempotencyKey: request.idempotencyKey ?? null,
-      inputHash,
-      options: {
-        discovery: {
-          driver,
-          settings,
-          ...(labels && { labels: labelRecord(labels) }),
-          ...(namePrefix !== undefined && { namePrefix }),
-        },
+/** The operation of a discovery, apart from its cluster and its input. */
+function operationRow(
+  { project, actor }: Caller,
+  request: DiscoverRequest,
+  { settings, addresses }: { readonly settings: JsonObject; readonly addresses: readonly string[] },
+): Omit<NewOperation, "clusterId" | "inputHash"> & { readonly id: string } {
+  const { driver, labels, namePrefix, reason = null, idempotencyKey = null } = request;
+  return {
+    id: randomUUID(),
+    kind: "DISCOVER",
+    state: "QUEUED",
+    project,
+    actor,
+    reason,
+    idempotencyKey,
+    options: {
+      discovery: {
+        driver,
+        settings,
+        ...(labels && { labels: labelRecord(labels) }),
+        ...(namePrefix !== undefined && { namePrefix }),
       },
-      onFailure: "LEAVE",
-      variables: {},
-      totalCount: addresses.length,
     },
-  ]);
-  await insertDiscoveries(transaction.tx, id, addresses);
-  if (Object.keys(secrets).length > 0)
-    await putSecrets(transaction.tx, keyring, SECRETS.ofDiscoveries, [[id, secrets]]);
-  transaction.audit(caller, { operationId: id, targets: addresses });
-  return id;
+    onFailure: "LEAVE",
+    variables: {},
+    totalCount: addresses.length,
+  };
 }
 
 /** Checks the driver and the settings that it logs in with. `path`: of the driver. */

@@ -71,19 +71,13 @@ export async function probeAddress(
       driver.discover.probe({ ...call, address, settings }),
     );
     const all: readonly unknown[] = Array.isArray(found) && found.length > 0 ? found : [found];
-    return await Promise.all(all.map((one) => checkAnswer(parts.registry, { terms, driver, address }, one)));
+    return await Promise.all(all.map((one) => checkAnswer(parts.registry, terms, address, one)));
   } catch (error) {
     if (error instanceof HeartbeatLostError) throw error;
     const late = `the probe did not end within ${parts.probeMs / 1000} s; check the machine and try again`;
     const isLate = error instanceof CallTimeoutError;
     return failed(isLate ? { code: "TIMEOUT", reason: late, retryable: true } : faultOf(error, redactor));
   }
-}
-
-interface Probe {
-  readonly terms: ProbeTerms;
-  readonly driver: DiscoveryDriver;
-  readonly address: string;
 }
 
 /** Makes a call to an address, within the time limit of a probe. */
@@ -110,20 +104,21 @@ export function probeCall<Result>(
 /** Checks the answer of a driver, which is not trusted. */
 async function checkAnswer(
   registry: Registry,
-  { terms: { namePrefix, redactor }, driver, address }: Probe,
+  { driverName: driver, namePrefix, redactor }: ProbeTerms,
+  address: string,
   found: unknown,
 ): Promise<Probed> {
   const invalid = (what: string): Probed => ({
     failure: failureAt(
       address,
-      faultOf(new Error(`driver "${driver.name}" answers ${what}${quoted(found, redactor)}`), redactor),
+      faultOf(new Error(`driver "${driver}" answers ${what}${quoted(found, redactor)}`), redactor),
     ),
   });
   if (!isRecord(found) || !isRecord(found["settings"])) return invalid("a probe without settings");
   const { name: given, settings: own } = found;
   const reported = typeof given === "string" ? nameFrom(redactor.text(given)) : "";
   const name = reported === "" ? nameFrom(`${namePrefix}${address}`) : reported;
-  const node = { name, driver: driver.name, settings: own };
+  const node = { name, driver, settings: own };
   const { settings, secrets, controller, controllers, refusals } = await prepareSettings(registry, node, []);
   if (refusals.length > 0)
     return invalid(`settings that it rejects itself: ${refusals.map(({ message }) => message).join(" ")}`);

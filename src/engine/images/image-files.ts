@@ -12,12 +12,6 @@ import type { Reader } from "../../store/postgres/database.ts";
 
 type FileOf = Pick<ImageRow, "checksumAlgorithm" | "checksum">;
 
-/** A file that the service stores. */
-interface StoredImage {
-  readonly path: string;
-  readonly sizeBytes: number;
-}
-
 export function imageFileName({ checksumAlgorithm, checksum }: FileOf): string {
   return `${checksumAlgorithm.toLowerCase()}-${checksum}`;
 }
@@ -27,7 +21,11 @@ function imageFilePath(folder: string, image: FileOf): string {
 }
 
 /** The file of a stored image, to be served to machines; null for any other id, and if the file is missing. */
-export async function storedImage(reader: Reader, folder: string | null, id: string): Promise<StoredImage | null> {
+export async function storedImage(
+  reader: Reader,
+  folder: string | null,
+  id: string,
+): Promise<{ readonly path: string; readonly sizeBytes: number } | null> {
   if (folder === null || !isUuid(id)) return null;
   const [image] = await imagesByIds(reader, [id]);
   if (!image || image.url !== null || (await imageFileBytes(folder, image)) !== image.sizeBytes) return null;
@@ -45,15 +43,11 @@ export async function imageFileBytes(folder: string, image: FileOf): Promise<num
   }
 }
 
-/** Deletes the file of an image; false if there is none. */
-export async function deleteImageFile(folder: string, image: FileOf): Promise<boolean> {
-  try {
-    await unlink(imageFilePath(folder, image));
-    return true;
-  } catch (error) {
-    if (isMissing(error)) return false;
-    throw error;
-  }
+/** Deletes the file of an image, if there is one. */
+export async function deleteImageFile(folder: string, image: FileOf): Promise<void> {
+  await unlink(imageFilePath(folder, image)).catch((error: unknown) => {
+    if (!isMissing(error)) throw error;
+  });
 }
 
 function isMissing(error: unknown): boolean {

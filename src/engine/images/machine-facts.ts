@@ -2,6 +2,7 @@
  * The facts about a machine from its inventory, the settings of its node and the variables of a request, and whether an
  * image fits it.
  */
+import { nodeRefusal } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { imageMismatches, neededBytes, neededText } from "../../lifecycle/image-fit.ts";
 import type { MachineFacts } from "../../lifecycle/image-fit.ts";
@@ -13,14 +14,6 @@ import type { ImageRow } from "../../store/images.ts";
 import type { InventoryRow, NodeRow } from "../../store/nodes/nodes.ts";
 import { bytesText } from "../../runtime/text.ts";
 import { isJsonObject } from "../input/variables.ts";
-
-interface MachineSources {
-  /** The newest inventory; null if the node was never inspected. */
-  readonly inventory: JsonObject | null;
-  /** Settings of the driver that installs the image. */
-  readonly settings: JsonObject;
-  readonly variables: JsonObject;
-}
 
 /** The inventories of a node by which an image is judged. */
 interface Inspections {
@@ -44,35 +37,25 @@ export function fitOf(
   { newest, byAgent }: Inspections,
 ): Fit {
   const inventory = newest?.data ?? null;
-  const facts = machineFactsOf({ inventory, settings: node.settings[driver] ?? {}, variables });
+  const facts = machineFactsOf(inventory, node.settings[driver] ?? {}, variables);
   const disks = disksIn(byAgent?.data ?? null);
-  const unfit = imageMismatches(image, disks === null ? facts : { ...facts, disks: null }).map(
-    ({ what, why }): Refusal => ({
-      code: "IMAGE_UNFIT",
-      message: `Image ${image.name} does not fit node ${node.name}: ${why}. Choose another image, or inspect the node if its inventory is out of date.`,
-      nodeId: node.id,
-      path: IMAGE_PATH,
-      imageMismatch: what,
-    }),
-  );
+  const unfit = imageMismatches(image, disks === null ? facts : { ...facts, disks: null }).map(({ what, why }) => {
+    const message = `Image ${image.name} does not fit node ${node.name}: ${why}. Choose another image, or inspect the node if its inventory is out of date.`;
+    return nodeRefusal("IMAGE_UNFIT", node.id, message, { path: IMAGE_PATH, imageMismatch: what });
+  });
   if (byAgent === null || disks === null) return { flaws: unfit, rootDisk: null };
   const seen = `the inspection by ${driver} of ${byAgent.takenAt.toISOString()}`;
   const choice = chooseRootDisk(disks, facts.rootDisk);
   if ("code" in choice) {
     const known = disks.map(described).join("; ") || "none";
     const message = `Image ${image.name} cannot be installed on node ${node.name}, because ${choice.why}. Disks on which a system can be installed, by ${seen}: ${known}. Name one of them, such as by its serial number, in the variable root_disk or the setting rootDisk, or inspect the node again if its disks have changed.`;
-    return { flaws: [...unfit, { code: choice.code, message, nodeId: node.id, path: IMAGE_PATH }], rootDisk: null };
+    return { flaws: [...unfit, nodeRefusal(choice.code, node.id, message, { path: IMAGE_PATH })], rootDisk: null };
   }
   const { disk: rootDisk } = choice;
   const { sizeBytes, why } = rootDisk;
   if (sizeBytes === null || neededBytes(image) <= sizeBytes) return { flaws: unfit, rootDisk };
-  const tooLarge: Refusal = {
-    code: "IMAGE_TOO_LARGE",
-    message: `Image ${image.name} is too large for node ${node.name}: it needs ${neededText(image)}, and the root disk ${described(rootDisk)}, ${why} by ${seen}, has ${sizeBytes}. Choose a smaller image, or name a larger disk in the variable root_disk or the setting rootDisk.`,
-    nodeId: node.id,
-    path: IMAGE_PATH,
-    imageMismatch: "SIZE",
-  };
+  const message = `Image ${image.name} is too large for node ${node.name}: it needs ${neededText(image)}, and the root disk ${described(rootDisk)}, ${why} by ${seen}, has ${sizeBytes}. Choose a smaller image, or name a larger disk in the variable root_disk or the setting rootDisk.`;
+  const tooLarge = nodeRefusal("IMAGE_TOO_LARGE", node.id, message, { path: IMAGE_PATH, imageMismatch: "SIZE" });
   return { flaws: [...unfit, tooLarge], rootDisk };
 }
 
@@ -98,7 +81,8 @@ const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
   "arm-a64": "ARM64",
 };
 
-function machineFactsOf({ inventory, settings, variables }: MachineSources): MachineFacts {
+/** `settings`: of the driver that installs the image. */
+function machineFactsOf(inventory: JsonObject | null, settings: JsonObject, variables: JsonObject): MachineFacts {
   const hints = variables["root_disk"] ?? settings["rootDisk"] ?? null;
   return {
     architecture: architectureIn(inventory) ?? architectureOf(settings["architecture"]),
@@ -133,15 +117,8 @@ export function disksIn(inventory: JsonObject | null): MachineFacts["disks"] {
     .map((disk): DiskFacts => ({
       name: textOf(disk["name"]) ?? textOf(disk["id"]),
       paths: pathsIn(disk),
-      serial: textOf(disk["serial"]),
-      wwn: textOf(disk["wwn"]),
+      ...factsIn(disk, CHOSEN_BY),
       vendor: textOf(disk["manufacturer"]),
-      model: textOf(disk["model"]),
-      kind: kindOf(disk["kind"]),
-      rotational: flagOf(disk["rotational"]),
-      controller: textOf(disk["controller"]),
-      slot: countOf(disk["slot"]),
-      hctl: textOf(disk["hctl"]),
       sizeBytes: countOf(disk["sizeBytes"]),
     }));
 }
@@ -152,8 +129,10 @@ function pathsIn({ name, path, byPath, paths }: JsonObject): readonly string[] {
   return [...new Set(all.filter((one) => one?.startsWith("/dev/")))].filter((one) => one !== null);
 }
 
-const HINTS: Readonly<Record<keyof RootDiskHints, (value: StoredJson | undefined) => unknown>> = {
-  path: textOf,
+type Readers = Readonly<Record<string, (value: StoredJson | undefined) => unknown>>;
+
+/** Facts of a disk by which hints choose it. */
+const CHOSEN_BY = {
   serial: textOf,
   wwn: textOf,
   vendor: textOf,
@@ -163,13 +142,16 @@ const HINTS: Readonly<Record<keyof RootDiskHints, (value: StoredJson | undefined
   controller: textOf,
   slot: countOf,
   hctl: textOf,
-  minimumBytes: countOf,
-  maximumBytes: countOf,
-};
+} satisfies Readers;
+const HINTS = { path: textOf, ...CHOSEN_BY, minimumBytes: countOf, maximumBytes: countOf };
 
 export function hintsOf(hints: JsonObject): RootDiskHints {
-  const given = Object.entries(HINTS).map(([name, read]) => [name, read(hints[name])]);
-  return Object.fromEntries(given.filter(([, value]) => value !== null));
+  return Object.fromEntries(Object.entries(factsIn(hints, HINTS)).filter(([, value]) => value !== null));
+}
+
+function factsIn<Read extends Readers>(object: JsonObject, readers: Read) {
+  const read = Object.entries(readers).map(([name, of]) => [name, of(object[name])]);
+  return Object.fromEntries(read) as { readonly [Name in keyof Read]: ReturnType<Read[Name]> };
 }
 
 function textOf(value: StoredJson | undefined): string | null {

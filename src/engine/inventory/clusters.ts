@@ -36,14 +36,6 @@ import { hostGroupFlaws, keptReferenceFlaws, storedGroups } from "./host-groups.
 import type { GivenHostGroup } from "./host-groups.ts";
 import { secretNames, variablesOverlay } from "./stored-variables.ts";
 
-interface NewCluster {
-  readonly name: string;
-  readonly variables?: unknown;
-  readonly hostGroups?: readonly GivenHostGroup[] | undefined;
-  readonly image?: ImageRef | null | undefined;
-  readonly nodes?: NodeSelector | undefined;
-}
-
 interface ClusterChange {
   readonly ifRevision?: number | undefined;
   readonly name?: string | undefined;
@@ -55,6 +47,11 @@ interface ClusterChange {
   readonly image?: ImageRef | null | undefined;
   readonly add?: NodeSelector | undefined;
   readonly remove?: NodeSelector | undefined;
+}
+
+interface NewCluster extends Pick<ClusterChange, "variables" | "hostGroups" | "image"> {
+  readonly name: string;
+  readonly nodes?: NodeSelector | undefined;
 }
 
 /** Paths in a request. */

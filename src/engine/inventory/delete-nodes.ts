@@ -1,4 +1,5 @@
 /** Deleting nodes at rest. Their transitions, runs and operations stay. */
+import { nodeRefusal } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { endingMessage } from "../../lifecycle/admission.ts";
 import { STATES_AT_REST } from "../../lifecycle/machine.ts";
@@ -47,27 +48,15 @@ export function refusalOfDeletion(
   { id: nodeId, name, isProtected, state }: NodeRow,
   run: { readonly kind: OperationKind; readonly operationId: string; readonly isEnding: boolean } | undefined,
 ): Refusal | null {
-  if (run)
-    return {
-      code: "BUSY",
-      message: run.isEnding
-        ? endingMessage(name, run)
-        : `Node ${name} is busy with ${run.kind} operation ${run.operationId}. Abort it, or wait for its end, before you delete the node.`,
-      nodeId,
-      operationId: run.operationId,
-    };
+  if (run) {
+    const { operationId, kind, isEnding } = run;
+    const busy = `Node ${name} is busy with ${kind} operation ${operationId}. Abort it, or wait for its end, before you delete the node.`;
+    return nodeRefusal("BUSY", nodeId, isEnding ? endingMessage(name, run) : busy, { operationId });
+  }
   if (isProtected)
-    return {
-      code: "PROTECTED",
-      message: `Node ${name} is protected. Remove the protection with updateNodes first.`,
-      nodeId,
-    };
-  if (state === "ACTIVE")
-    return {
-      code: "INVALID_STATE",
-      message: `Node ${name} is ACTIVE. Undeploy or decommission it before you delete it.`,
-      nodeId,
-      allowedStates: STATES_AT_REST.filter((one) => one !== "ACTIVE"),
-    };
-  return null;
+    return nodeRefusal("PROTECTED", nodeId, `Node ${name} is protected. Remove the protection with updateNodes first.`);
+  if (state !== "ACTIVE") return null;
+  const allowedStates = STATES_AT_REST.filter((one) => one !== "ACTIVE");
+  const active = `Node ${name} is ACTIVE. Undeploy or decommission it before you delete it.`;
+  return nodeRefusal("INVALID_STATE", nodeId, active, { allowedStates });
 }

@@ -1,5 +1,5 @@
 /** The check that no other node has the MAC addresses that a request gives to a node. */
-import { invalidInput } from "../../errors.ts";
+import { invalidInput, nodeRefusal } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { macOf } from "../../runtime/mac-address.ts";
 import { macOwners } from "../../store/nodes/node-macs.ts";
@@ -29,15 +29,8 @@ export async function takenMacs(reader: Reader, given: readonly GivenMacs[]): Pr
       const owner = owners.get(mac);
       const other = first.get(mac);
       if (other === undefined) first.set(mac, nodeName);
-      if (owner && owner.nodeId !== nodeId)
-        return [
-          {
-            code: "MAC_TAKEN",
-            message: `Node ${nodeName} cannot have the MAC address ${mac}, because node ${owner.nodeName} has it. Remove it there with updateNodes, or leave it out.`,
-            nodeId: owner.nodeId,
-            path: at,
-          },
-        ];
+      const taken = `Node ${nodeName} cannot have the MAC address ${mac}, because node ${owner?.nodeName} has it. Remove it there with updateNodes, or leave it out.`;
+      if (owner && owner.nodeId !== nodeId) return [nodeRefusal("MAC_TAKEN", owner.nodeId, taken, { path: at })];
       // The same node: the list itself is at fault, and refused for that.
       if (other === undefined || other === nodeName) return [];
       const message = `The MAC address ${mac} is given to node ${other} and to node ${nodeName}. Give it to one of them.`;

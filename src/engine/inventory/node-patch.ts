@@ -2,7 +2,7 @@
  * A change that is applied to many nodes: its flaws, whatever the nodes are, and its effect on one node. Pure, except
  * for the checks of settings, which the drivers provide.
  */
-import { invalidInput } from "../../errors.ts";
+import { invalidInput, nodeRefusal } from "../../errors.ts";
 import type { Refusal, Refused } from "../../errors.ts";
 import type { Registry } from "../../drivers/registry.ts";
 import { secretNames, shapeOf } from "../../drivers/settings-shape.ts";
@@ -189,10 +189,6 @@ function pathOf({ path = [] }: Pick<Refusal, "path">, given: readonly DriverSett
 
 function otherDriver({ id, name }: NodeRow, given: readonly DriverSettings[], used: ReadonlySet<string>): Refusal {
   const asked = listed(given.map(({ driver }) => driver));
-  return {
-    code: "UNSUPPORTED_BY_DRIVER",
-    message: `Node ${name} does not use the driver ${asked}, but ${listed([...used])}. Select nodes of that driver, or send the driver as \`driver\`.`,
-    nodeId: id,
-    path: ["input", "settings"],
-  };
+  const message = `Node ${name} does not use the driver ${asked}, but ${listed([...used])}. Select nodes of that driver, or send the driver as \`driver\`.`;
+  return nodeRefusal("UNSUPPORTED_BY_DRIVER", id, message, { path: ["input", "settings"] });
 }

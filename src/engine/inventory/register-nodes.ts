@@ -1,6 +1,6 @@
 /** Registering nodes: all of a request or none. */
 import { randomUUID } from "node:crypto";
-import { RefusalError, invalidInput, notFound } from "../../errors.ts";
+import { RefusalError, invalidInput, nodeRefusal, notFound } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { groupsOf } from "../../runtime/groups.ts";
 import { pick } from "../../runtime/pick.ts";
@@ -23,7 +23,7 @@ import type { ClusterRef } from "../input/node-selector.ts";
 import { isStorable } from "../../runtime/json-values.ts";
 import { idsOf } from "../input/ids.ts";
 import { transitionOf } from "../transaction.ts";
-import type { Caller, Transaction } from "../transaction.ts";
+import type { Caller, Cause, Transaction } from "../transaction.ts";
 import { clusterLockRefusals } from "./cluster-lock.ts";
 import { controllerRefusals, findConflicts } from "./controller-conflicts.ts";
 import type { Edited } from "./change-nodes.ts";
@@ -108,13 +108,6 @@ export interface EnrolledNode
 
 type NewRow = Omit<EnrolledNode, "secrets" | "identities" | "variables"> & Pick<NodeRow, "variables">;
 
-/** Recorded in the first transition of enrolled nodes. */
-interface EnrolmentCause {
-  readonly actor: string;
-  readonly reason?: string | null;
-  readonly operationId?: string | null;
-}
-
 /**
  * Stores nodes as ENROLLED, with their secrets apart and their first transition. Returns their ids, in order. Violates
  * the constraint `nodes_name` if a name was taken meanwhile.
@@ -123,7 +116,7 @@ export async function enrollNodes(
   transaction: Transaction,
   parts: VariablesParts,
   nodes: readonly EnrolledNode[],
-  cause: EnrolmentCause,
+  cause: Cause,
 ): Promise<string[]> {
   const enrolled: { id: string; node: NewRow; secrets: Secrets; identities: readonly Identity[] }[] = [];
   for (const { secrets, identities, variables: given, ...node } of nodes) {
@@ -178,12 +171,11 @@ async function controllersTaken(
 
 async function takenNames(transaction: Transaction, given: readonly NewNode[]): Promise<Refusal[]> {
   const taken = await nodesByNames(transaction.tx, given.map(({ name }) => name).filter(isStorable));
-  return taken.map(({ name, id }) => ({
-    code: "INVALID_INPUT",
-    message: `A node ${name} exists already.`,
-    nodeId: id,
-    path: ["input", "nodes", String(given.findIndex((node) => nameKey(node.name) === nameKey(name))), "name"],
-  }));
+  return taken.map(({ name, id }) => {
+    const index = given.findIndex((node) => nameKey(node.name) === nameKey(name));
+    const path = ["input", "nodes", String(index), "name"];
+    return nodeRefusal("INVALID_INPUT", id, `A node ${name} exists already.`, { path });
+  });
 }
 
 /** The clusters that the nodes of a request name, and a refusal for each that does not exist. */

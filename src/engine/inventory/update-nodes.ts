@@ -2,7 +2,7 @@
  * One change of one node or many: name, drivers, settings, labels and flags. It starts no work and stops none. Each
  * node is decided before anything is written, in one transaction that locks the nodes in the order of their ids.
  */
-import { RefusalError, invalidInput } from "../../errors.ts";
+import { RefusalError, invalidInput, nodeRefusal } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { groupsOf } from "../../runtime/groups.ts";
 import { isUuid } from "../../runtime/uuid.ts";
@@ -217,11 +217,8 @@ async function createDecision(
   const runs = new Map(busy.map((run) => [run.nodeId, run]));
   return async (node: NodeRow, revision: number | undefined) => {
     if (revision !== undefined && revision !== node.revision) {
-      const stale = staleRevision(`Node ${node.name}`, node.revision, {
-        expected: revision,
-        path: ["input", "revisions"],
-      });
-      return { refusals: [{ ...stale, nodeId: node.id }] };
+      const at = { expected: revision, path: ["input", "revisions"] };
+      return { refusals: [{ ...staleRevision(`Node ${node.name}`, node.revision, at), nodeId: node.id }] };
     }
     const taken = groupFlaws(node, patch.hostGroup, runs.get(node.id));
     const secrets = secretsOfNodes.get(node.id) ?? {};
@@ -237,9 +234,7 @@ async function takenByOthers(tx: Transaction["tx"], node: NodeRow, { name, macs 
   const [other] = name === undefined || nameKey(name) === nameKey(node.name) ? [] : await nodesByNames(tx, [name]);
   const path = ["input", "name"];
   return [
-    ...(other
-      ? [{ code: "INVALID_INPUT" as const, message: `A node ${other.name} exists already.`, nodeId: other.id, path }]
-      : []),
+    ...(other ? [nodeRefusal("INVALID_INPUT", other.id, `A node ${other.name} exists already.`, { path })] : []),
     ...(await takenMacs(tx, [{ nodeId: node.id, nodeName: name ?? node.name, macs, path: ["input", "macs"] }])),
   ];
 }
@@ -269,13 +264,7 @@ function groupFlaws(
   run: { readonly hostGroup: string | null; readonly operationId: string } | undefined,
 ): Refusal[] {
   if (hostGroup === undefined || run?.hostGroup == null || run.hostGroup === hostGroup) return [];
-  return [
-    {
-      code: "BUSY",
-      message: `Node ${node.name} is being deployed for host group ${run.hostGroup} by operation ${run.operationId}. Wait for it, stop it, or abort it.`,
-      nodeId: node.id,
-      operationId: run.operationId,
-      path: ["input", "hostGroup"],
-    },
-  ];
+  const { operationId } = run;
+  const message = `Node ${node.name} is being deployed for host group ${run.hostGroup} by operation ${operationId}. Wait for it, stop it, or abort it.`;
+  return [nodeRefusal("BUSY", node.id, message, { operationId, path: ["input", "hostGroup"] })];
 }

@@ -310,12 +310,9 @@ function reservedStepOf(
   { interface: from, name, args }: StepChoice,
   leg: Leg,
 ): PlannedStep {
-  if (from === "power") {
-    const change = powerChangeOf({ name });
-    if (change) return powerStep(composition, leg, change, Number(args["timeoutSeconds"] ?? SOFT_OFF_TIMEOUT));
-    if (name === BOOT_STEP) return bootStep(composition, leg, args);
-    throw new Error(`The plan has no step for the reserved step ${from}.${name}.`);
-  }
+  const change = powerChangeOf({ name });
+  if (change) return powerStep(composition, leg, change, Number(args["timeoutSeconds"] ?? SOFT_OFF_TIMEOUT));
+  if (name === BOOT_STEP) return bootStep(composition, leg, args);
   const owner = { interface: ENGINE_INTERFACE, driver: "ostler" };
   if (name === HOLD_STEP) {
     const reason = args["reason"] ?? null;
