@@ -4,6 +4,7 @@ import type { FailurePolicy } from "../../lifecycle/operation-states.ts";
 import type { ClusterRow } from "../../store/nodes/clusters.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import { createYielding } from "../../runtime/yielding.ts";
+import type { Tx } from "../../store/postgres/database.ts";
 import type { OperationGroups, Plan, SitePolicy, VerbOptions } from "../../store/records.ts";
 import type { SiteRow } from "../../store/site.ts";
 import { SecretError } from "../../store/secrets/keyring.ts";
@@ -62,27 +63,65 @@ export interface DecidedPart extends SelectedPart {
   readonly groups: OperationGroups | null;
 }
 
-/** Decides each node of a part. `busy`: the unfinished work on its nodes, if it has been read. */
+/** The facts by which a part is decided. */
+interface DecisionBasis extends Pick<DecidedRequest, "terms"> {
+  readonly context: EngineContext;
+  readonly site: SiteRow;
+  /** The unfinished work on its nodes, if it has been read. */
+  readonly busy?: ReadonlyMap<string, BusyNode>;
+}
+
+/** The answer for a node, with its work if it is admitted. */
+interface DecidedNode {
+  readonly answer: NodeAnswer;
+  readonly admitted?: AdmittedNode;
+}
+
+/** Decides each node of a part. */
 export async function decidePart(
   { tx }: Transaction,
-  { submission, selection, installed, nodes }: SelectedPart & { readonly nodes: NodesById },
-  {
-    context,
-    site,
-    terms,
-    busy,
-  }: Pick<DecidedRequest, "terms"> & {
-    readonly context: EngineContext;
-    readonly site: SiteRow;
-    readonly busy?: ReadonlyMap<string, BusyNode>;
-  },
+  { nodes, ...part }: SelectedPart & { readonly nodes: NodesById },
+  basis: DecisionBasis,
 ): Promise<DecidedPart> {
+  const { submission, selection } = part;
   const own = selection.nodes.flatMap(({ nodeId }) => nodes.get(nodeId) ?? []);
+  const clusters = await clustersOf(tx, own);
+  const onFailure = failurePolicyOf(submission.rollout, submission.kind, basis.site.policy);
+  const decide = await createNodeDecision(tx, { ...part, clusters, onFailure }, own, basis);
+  const decided: DecidedNode[] = [];
+  const yieldWhenDue = createYielding();
+  for (const { ref, nodeId } of selection.nodes) {
+    await yieldWhenDue();
+    const node = nodes.get(nodeId);
+    decided.push(node ? await decide(ref, node) : { answer: unknownAnswer(ref, nodeId) });
+  }
+  const answers = decided.map(({ answer }) => answer);
+  return {
+    ...part,
+    onFailure,
+    answers,
+    admitted: decided.flatMap(({ admitted }) => admitted ?? []),
+    clusters,
+    groups: null,
+  };
+}
+
+/** Returns the decision for each of these nodes. */
+async function createNodeDecision(
+  tx: Tx,
+  {
+    submission,
+    installed,
+    clusters,
+    onFailure,
+  }: Pick<DecidedPart, "submission" | "installed" | "clusters" | "onFailure">,
+  own: readonly NodeRow[],
+  { context, site, terms, busy }: DecisionBasis,
+): Promise<(ref: string, node: NodeRow) => Promise<DecidedNode>> {
   const { registry, provisioning } = context;
   const { policy } = site;
   const rules = addressRules(tx, registry);
-  const { earlier, options } = submission;
-  const clusters = await clustersOf(tx, own);
+  const { kind, earlier, options, rollout } = submission;
   const membershipOf = createMemberships(clusters, submission);
   const variablesOf = await effectiveVariables(tx, context, own, {
     site,
@@ -93,41 +132,22 @@ export async function decidePart(
   const wantedOf = submission.applied && (await wantedWorkOf(tx, own, wantedBasis(submission, installed, compared)));
   const found = { ...(busy && { busy }), ...(wantedOf && { wantedOf }) };
   const basis = { registry, provisioning, policy, rules, submission, ...found, lockIn: terms.dryRun ? null : tx };
-  const decide = await createDecisions(tx, own, basis);
+  const plan = await createDecisions(tx, own, basis);
   const powerOnFailure = powerOnFailureOf(terms, options, policy);
-  const admitted: AdmittedNode[] = [];
-  const answers: NodeAnswer[] = [];
   const checkVariables = createVariableCheck(registry, terms.unknownVariables ?? "REFUSE_SIMILAR", rules);
   const { image } = installed;
-  const { kind, rollout } = submission;
-  const onFailure = failurePolicyOf(rollout, kind, policy);
   const part = { kind, onFailure, waves: rollout.waves, maxParallel: rollout.maxParallel };
   const checkImage = await createImageCheck(tx, registry, { image, nodeIds: idsOf(own) });
-  const yieldWhenDue = createYielding();
-  for (const { ref, nodeId } of selection.nodes) {
-    await yieldWhenDue();
-    const node = nodes.get(nodeId);
-    if (!node) {
-      answers.push({ ...refusedNode(ref, nodeId, null, unknownNodes([ref])), further: [], target: null, reason: null });
-      continue;
-    }
+  return async (ref, node) => {
     const wanted = wantedOf?.(node);
     const reason = wanted && "reason" in wanted ? wanted.reason : null;
-    const decision = strangerTo(submission, node) ?? (await decide(node));
+    const refuse = (refused: RefusedNode) => ({ answer: { ...refusedAnswer(ref, node, refused), reason } });
+    const decision = strangerTo(submission, node) ?? (await plan(node));
+    if ("unchanged" in decision) return { answer: { ...acceptedNode(ref, node.id, null), accepted: false, node } };
+    if ("refusal" in decision) return refuse(decision);
     const variables = variablesOf(node);
-    if ("unchanged" in decision) {
-      answers.push({ ...acceptedNode(ref, nodeId, null), accepted: false, node });
-      continue;
-    }
-    if ("refusal" in decision) {
-      answers.push({ ...refusedAnswer(ref, node, decision), reason });
-      continue;
-    }
-    if (variables instanceof SecretError) {
-      const refusal = unreadableSecret(`Node ${node.name}`, variables, nodeId);
-      answers.push({ ...refusedAnswer(ref, node, { refusal }), reason });
-      continue;
-    }
+    if (variables instanceof SecretError)
+      return refuse({ refusal: unreadableSecret(`Node ${node.name}`, variables, node.id) });
     const one = {
       ...decision,
       node,
@@ -136,16 +156,13 @@ export async function decidePart(
       powerOnFailure: mayPowerOff(decision.plan) ? powerOnFailure : null,
     };
     const { flaws, warnings } = await checkVariables(one);
-    const { flaws: unfit, rootDisk } = await checkImage(node, decision.plan, one.variables.values);
+    const { flaws: unfit, rootDisk } = await checkImage(node, decision.plan, variables.values);
     const refused = refusalOf(node, flaws) ?? decisionOf(unfit);
-    if (refused) answers.push({ ...refusedAnswer(ref, node, refused), reason });
-    else {
-      admitted.push({ ...one, rootDisk });
-      const imageId = installStepOf(one.plan) ? (image?.id ?? null) : null;
-      answers.push({ ...acceptedAnswer(ref, one), warnings, imageId, rootDisk, part, reason });
-    }
-  }
-  return { submission, selection, installed, onFailure, answers, admitted, clusters, groups: null };
+    if (refused) return refuse(refused);
+    const imageId = installStepOf(one.plan) ? (image?.id ?? null) : null;
+    const answer = { ...acceptedAnswer(ref, one), warnings, imageId, rootDisk, part, reason };
+    return { answer, admitted: { ...one, rootDisk } };
+  };
 }
 
 /** The refusal of a node that has left the cluster since it was selected; null if it is in it. */
@@ -232,6 +249,10 @@ function chosenAgain({ submission, admitted }: DecidedPart): Pick<VerbOptions, "
     const chosen = chosenOf(plan);
     return chosen ? [{ steps: chosen.steps, ...(chosen.runbook != null && { runbook: chosen.runbook }) }] : [];
   });
+}
+
+function unknownAnswer(ref: string, nodeId: string): NodeAnswer {
+  return { ...refusedNode(ref, nodeId, null, unknownNodes([ref])), further: [], target: null, reason: null };
 }
 
 function refusedAnswer(ref: string, node: NodeRow, { refusal, further = [] }: RefusedNode): NodeAnswer {

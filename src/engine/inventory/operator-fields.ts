@@ -21,7 +21,8 @@ export function operatorFieldFlaws(fields: OperatorFields, path: readonly string
 }
 
 function rangeFlaws(column: OperatorColumn, value: unknown, path: readonly string[]): Refusal[] {
+  if (typeof value !== "number") return [];
   const [least = -Infinity, most = Infinity] = declared(column).range ?? [];
   const message = `${column} is ${value}; use a whole number from ${least} to ${most}.`;
-  return flawIf(typeof value === "number" && !(value >= least && value <= most), message, [...path, column]);
+  return flawIf(!(value >= least && value <= most), message, [...path, column]);
 }
