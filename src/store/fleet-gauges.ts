@@ -44,13 +44,12 @@ type AgentSessionState = (typeof AGENT_SESSION_STATES)[number];
 export async function openAgentSessions(
   reader: Reader,
 ): Promise<readonly { readonly state: AgentSessionState; readonly count: number }[]> {
-  const rows = await reader.execute<{ state: AgentSessionState; count: number }>(sql`
+  return reader.execute<{ state: AgentSessionState; count: number }>(sql`
     select case when instance is null then 'BOOTING' when seen_at < now() - interval '1 minute' then 'SILENT' else 'CONNECTED' end as state,
       count(*)::int as count
     from agent_sessions join runs on runs.id = agent_sessions.run_id
     where ended_at is null and runs.finished_at is null
     group by 1`);
-  return [...rows];
 }
 
 export interface Fleet {

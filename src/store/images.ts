@@ -3,10 +3,10 @@ import { and, asc, eq, inArray, isNull, or, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { Architecture, ImageFormat } from "../lifecycle/images.ts";
 import type { BootModeName, OperationKind } from "../lifecycle/verbs.ts";
-import { inArrayParam, rowsBy } from "./postgres/array-parameter.ts";
+import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader, Tx } from "./postgres/database.ts";
-import { pageClauses, pageOf } from "./postgres/pagination.ts";
-import type { Page, PageRequest } from "./postgres/pagination.ts";
+import { listOf, ordered } from "./postgres/pagination.ts";
+import { deleteBy, insertInto, lockRowsBy, revised, rowsBy, updateBy } from "./postgres/table-queries.ts";
 import { beginsWith, isNamed, rowsByNames } from "./names.ts";
 import { images, keyOfName, nodes, operations } from "./tables.ts";
 
@@ -62,23 +62,18 @@ function imageCondition(filter: ImageFilter): SQL | undefined {
   );
 }
 
-/** Images by name. */
-export async function imagesPage(reader: Reader, filter: ImageFilter, request: PageRequest): Promise<Page<ImageRow>> {
-  const page = pageClauses(request, { column: keyOfName(images.name), id: images.id, descending: false });
-  return pageOf(reader, images, imageCondition(filter), page);
-}
+const KEY = keyOfName(images.name);
 
-export async function countImages(reader: Reader, filter: ImageFilter): Promise<number> {
-  return reader.$count(images, imageCondition(filter));
-}
+/** Images by name. */
+export const { page: imagesPage, count: countImages } = listOf(
+  images,
+  imageCondition,
+  ordered({ column: KEY, id: images.id }),
+);
 
 /** Names of the first images, for messages. */
 export async function firstImageNames(reader: Reader, limit: number): Promise<string[]> {
-  const rows = await reader
-    .select({ name: images.name })
-    .from(images)
-    .orderBy(asc(keyOfName(images.name)))
-    .limit(limit);
+  const rows = await reader.select({ name: images.name }).from(images).orderBy(KEY).limit(limit);
   return rows.map(({ name }) => name);
 }
 
@@ -92,34 +87,17 @@ export async function keepImage(tx: Tx, ref: ImageRef): Promise<ImageRow | undef
   return row;
 }
 
-/** Locks images in the order of their ids: to change them, or to delete them. */
-export async function lockImages(tx: Tx, ids: readonly string[], to: "CHANGE" | "DELETE"): Promise<ImageRow[]> {
-  if (ids.length === 0) return [];
-  return tx
-    .select()
-    .from(images)
-    .where(inArrayParam(images.id, ids))
-    .orderBy(asc(images.id))
-    .for(to === "DELETE" ? "update" : "no key update");
-}
+/** Locks images to change them. */
+export const lockImages = lockRowsBy(images, images.id);
 
-export async function insertImages(tx: Tx, rows: readonly (typeof images.$inferInsert)[]): Promise<void> {
-  if (rows.length > 0) await tx.insert(images).values([...rows]);
-}
+/** Locks images to delete them. */
+export const lockImagesToDelete = lockRowsBy(images, images.id, { strength: "update" });
 
-type ImageRowChange = Partial<Omit<ImageRow, "id" | "revision" | "createdAt" | "updatedAt">>;
+export const insertImages = insertInto(images);
 
-export async function updateImage(tx: Tx, id: string, change: ImageRowChange): Promise<void> {
-  await tx
-    .update(images)
-    .set({ ...change, revision: sql`${images.revision} + 1`, updatedAt: sql`now()` })
-    .where(eq(images.id, id));
-}
+export const updateImage = updateBy(images, images.id, revised(images));
 
-export async function deleteImages(tx: Tx, ids: readonly string[]): Promise<void> {
-  if (ids.length === 0) return;
-  await tx.delete(images).where(inArrayParam(images.id, ids));
-}
+export const deleteImages = deleteBy(images, images.id);
 
 /** Waits for other registrations and deletions of files: until the end of the transaction, files stay as they are. */
 export async function lockImageFiles(tx: Tx): Promise<void> {

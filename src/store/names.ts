@@ -5,8 +5,9 @@
 import { and, eq, gte, like, lte } from "drizzle-orm";
 import type { InferSelectModel, SQL } from "drizzle-orm";
 import type { PgColumn, PgTable } from "drizzle-orm/pg-core";
-import { inArrayParam, rowsBy } from "./postgres/array-parameter.ts";
+import { inArrayParam } from "./postgres/array-parameter.ts";
 import type { Reader } from "./postgres/database.ts";
+import { rowsBy } from "./postgres/table-queries.ts";
 import { escapePattern } from "./postgres/text-pattern.ts";
 import { keyOfName } from "./tables.ts";
 
@@ -22,6 +23,15 @@ export function rowsByNames<Table extends PgTable>(
 ): (reader: Reader, names: readonly string[]) => Promise<InferSelectModel<Table>[]> {
   const read = rowsBy(table, keyOfName(name));
   return (reader, names) => read(reader, names.map(nameKey));
+}
+
+/** Reads the row with this name. */
+export function rowByName<Table extends PgTable>(
+  table: Table,
+  name: PgColumn,
+): (reader: Reader, name: string) => Promise<InferSelectModel<Table> | undefined> {
+  const read = rowsByNames(table, name);
+  return async (reader, one) => (await read(reader, [one]))[0];
 }
 
 /** The first of those with the same key. */

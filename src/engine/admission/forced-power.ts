@@ -12,7 +12,7 @@ import type { Plan } from "../../store/records.ts";
 import { plansByHashes } from "../../store/runs/plans.ts";
 import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
 import { lockUnfinishedRuns } from "../../store/runs/run-locks.ts";
-import { stepWaits, unfinishedRuns, updateRun } from "../../store/runs/runs.ts";
+import { stepWaits, unfinishedRuns, updateRuns } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { powerChangeOf } from "../plans/reserved-steps.ts";
@@ -78,7 +78,7 @@ export async function handOverPower(
     const [step] = plan.steps;
     if (!waiting || !step) continue;
     const { id: runId, target, operationId, position } = waiting.run;
-    await updateRun(tx, runId, { forcedPower: { step, position, by: actor } });
+    await updateRuns(tx, runId, { forcedPower: { step, position, by: actor } });
     const why = { actor, reason, target, operationId, step: stepLabel(step), runIds: new Map([[node.id, runId]]) };
     await move(transaction, [node.id], { from: node.state, event: "power_forced" }, why);
     await wakeRuns(tx, [runId], PRIORITY.woken);

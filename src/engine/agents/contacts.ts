@@ -23,7 +23,7 @@ import { recordRejectedCallback } from "../../store/runs/rejected-callbacks.ts";
 import { SecretError } from "../../store/secrets/keyring.ts";
 import { decrypted, SECRETS, secretsOf } from "../../store/secrets/secrets.ts";
 import { lockRun } from "../../store/runs/run-locks.ts";
-import { updateRun } from "../../store/runs/runs.ts";
+import { updateRuns } from "../../store/runs/runs.ts";
 import { LruMap } from "../../runtime/lru-map.ts";
 import { cutTo, plainText } from "../../runtime/text.ts";
 import { REJECTED_MAX, deliverCallback } from "../execution/boundary/callback.ts";
@@ -185,7 +185,7 @@ export class AgentContacts {
       const isShown = reported.message !== null && !(redactor instanceof SecretError);
       const message = isShown ? cutTo(redactor.text(reported.message), MESSAGE_LENGTH_MAX) : null;
       await updateAttempt(tx, attempt, { progressPercent: percent, progressMessage: message });
-      await updateRun(tx, run.id, {});
+      await updateRuns(tx, run.id, {});
     });
   }
 

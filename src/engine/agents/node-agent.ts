@@ -22,7 +22,7 @@ import { isDatabaseUnavailable } from "../../store/postgres/connection-errors.ts
 import type { TaskIdentity } from "../../store/records.ts";
 import type { LockedRun } from "../../store/runs/run-locks.ts";
 import { lockRun } from "../../store/runs/run-locks.ts";
-import { updateRun } from "../../store/runs/runs.ts";
+import { updateRuns } from "../../store/runs/runs.ts";
 import { canonicalJson } from "../../runtime/canonical-json.ts";
 import { isRecord, isStorable } from "../../runtime/json-values.ts";
 import { FencedError } from "../execution/claim/claimed-run.ts";
@@ -209,7 +209,7 @@ async function reopenEntry(tx: Tx, run: LockedRun): Promise<void> {
   const attempt = (await attemptsUnderWay(tx, [run.id])).get(run.id);
   if (!attempt || (isRecord(attempt.callback) && "task" in attempt.callback)) return;
   await updateAttempt(tx, attempt, { callback: null });
-  await updateRun(tx, run.id, { openGeneration: run.generation });
+  await updateRuns(tx, run.id, { openGeneration: run.generation });
 }
 
 /** Why a session cannot be opened like this. Arguments become lines of a boot script. */

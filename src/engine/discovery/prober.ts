@@ -107,7 +107,7 @@ export class Prober {
   async #probeAll(discovery: OpenDiscovery, cancel: AbortController): Promise<void> {
     const { database, transact, log } = this.#parts;
     const { id } = discovery.operation;
-    const rows = await queuedDiscoveries(database.reader, id);
+    const rows = await queuedDiscoveries(database.reader, [id]);
     let isOver = false;
     let hasProgress = false;
     const look = async () => {
@@ -154,7 +154,7 @@ async function publishProgress({ tx }: Transaction, id: string): Promise<void> {
 async function finishProbed(transaction: Transaction, id: string): Promise<void> {
   const operation = await lockOperation(transaction.tx, id);
   if (!operation || operation.finishedAt) return;
-  if (operation.interrupt === null && (await queuedDiscoveries(transaction.tx, id)).length > 0)
+  if (operation.interrupt === null && (await queuedDiscoveries(transaction.tx, [id])).length > 0)
     throw new Error(`Discovery ${id} has addresses left.`);
   await finishDiscovery(transaction, operation);
 }

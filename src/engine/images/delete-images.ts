@@ -7,7 +7,7 @@ import {
   imagesByNames,
   isFileOfImage,
   lockImageFiles,
-  lockImages,
+  lockImagesToDelete,
   nodesWithImages,
   operationsWithImages,
 } from "../../store/images.ts";
@@ -60,7 +60,7 @@ async function lockNamed({ tx }: Transaction, refs: readonly ImageRef[]): Promis
   );
   const idOf = (ref: ImageRef) =>
     "id" in ref ? ref.id : (named.find(({ name }) => nameKey(name) === nameKey(ref.name))?.id ?? "");
-  const rows = await lockImages(tx, [...new Set(refs.map(idOf).filter(isUuid))], "DELETE");
+  const rows = await lockImagesToDelete(tx, [...new Set(refs.map(idOf).filter(isUuid))]);
   const known = new Set(idsOf(rows));
   const unknown = refs.filter((ref) => !known.has(idOf(ref)));
   if (unknown.length > 0) throw new RefusalError([unknownImages(unknown, PATH)]);

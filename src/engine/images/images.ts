@@ -239,7 +239,7 @@ async function applyChange(
 
 async function lockKnown({ tx }: Transaction, ref: ImageRef, ifRevision: number | undefined): Promise<ImageRow> {
   const id = "id" in ref ? ref.id : (await imagesByNames(tx, [ref.name]))[0]?.id;
-  const [image] = id !== undefined && isUuid(id) ? await lockImages(tx, [id], "CHANGE") : [];
+  const [image] = id !== undefined && isUuid(id) ? await lockImages(tx, [id]) : [];
   if (!image) throw new RefusalError([unknownImages([ref], ["input", "image"])]);
   requireRevision(`Image ${image.name}`, image.revision, ifRevision);
   return image;

@@ -7,7 +7,7 @@ import { waitedTooLong } from "../../store/operations/due-operations.ts";
 import type { Failure } from "../../store/records.ts";
 import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
 import { lockUnfinishedRuns } from "../../store/runs/run-locks.ts";
-import { updateRun } from "../../store/runs/runs.ts";
+import { updateRuns } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import type { EngineContext } from "../context.ts";
 import { idsOf, nodeIdsOf } from "../input/ids.ts";
@@ -24,7 +24,7 @@ export async function disappearedTimeout({ transact }: EngineContext, operationI
     for (const run of runs) {
       const attempt = attempts.get(run.id);
       const failure = failureOf(run, attempt?.label ?? null);
-      await updateRun(tx, run.id, { interruptFailure: failure });
+      await updateRuns(tx, run.id, { interruptFailure: failure });
       if (attempt?.finishedAt === null) await updateAttempt(tx, attempt, { part: "ABORT", failure });
     }
     await wakeRuns(tx, idsOf(runs), PRIORITY.ending);

@@ -82,8 +82,9 @@ export async function applyRunEnds(
   });
   const byOperation = Map.groupBy(ends, ({ run }) => run.operationId);
   // All are locked before any is changed, in one order.
-  const operations = await lockOperations(transaction.tx, [...byOperation.keys()]);
-  const settled = [...operations.values()].filter((operation) => endsWith(operation, byOperation.get(operation.id)));
+  const locked = await lockOperations(transaction.tx, [...byOperation.keys()]);
+  const operations = new Map(locked.map((operation) => [operation.id, operation]));
+  const settled = locked.filter((operation) => endsWith(operation, byOperation.get(operation.id)));
   await finishSettled(transaction, parts, settled);
   const finished = new Set(idsOf(settled));
   for (const operationId of [...byOperation.keys()].filter((id) => !finished.has(id)).toSorted())

@@ -8,7 +8,7 @@ import type { GroupCounts, GroupRules } from "../../lifecycle/host-groups.ts";
 import { clustersByIds } from "../../store/nodes/clusters.ts";
 import type { ClusterRow } from "../../store/nodes/clusters.ts";
 import { groupCounts, groupKey, groupOfKey, lockBudgets, missingMembers } from "../../store/nodes/host-groups.ts";
-import { countFailedInGroup, hasQueued, lockHeldRuns } from "../../store/operations/operation-runs.ts";
+import { countFailed, hasQueued, lockHeldRuns } from "../../store/operations/operation-runs.ts";
 import type { ClosedGroups } from "../../store/operations/operation-runs.ts";
 import type { OperationRow } from "../../store/operations/operations.ts";
 import type { Reader } from "../../store/postgres/database.ts";
@@ -167,7 +167,7 @@ export async function toleranceOf(
   const rules = (await rulesNow(reader, { deployed: [key], budgeted: [] }))(key);
   if (rules.tolerates === undefined) return null;
   const most = failuresMax(rules, (await groupCounts(reader, [key]))(key));
-  const failed = await countFailedInGroup(reader, id, key);
+  const failed = await countFailed(reader, id, key);
   if (failed <= most) return "TOLERATED";
   const { group } = groupOfKey(key);
   const isCritical = most === 0;

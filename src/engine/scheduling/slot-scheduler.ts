@@ -19,7 +19,7 @@ import { isAnyWaiting, lockWaiting, takenSlots, waitingRuns } from "../../store/
 import { plansByHashes } from "../../store/runs/plans.ts";
 import { lockQueuedRuns } from "../../store/operations/operation-runs.ts";
 import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
-import { finishRuns, updateRun } from "../../store/runs/runs.ts";
+import { finishRuns, updateRuns } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import { lockSite } from "../../store/site.ts";
 import { idsOf } from "../input/ids.ts";
@@ -131,7 +131,7 @@ async function grantSlots(transaction: Transaction): Promise<boolean> {
     }
     if ("full" in decision) {
       if (decision.full !== run.waitFor) {
-        await updateRun(transaction.tx, run.id, { waitFor: decision.full });
+        await updateRuns(transaction.tx, run.id, { waitFor: decision.full });
         // The run has left its former line, so the next run in that line may get a slot.
         lookAgain = true;
       }
@@ -141,10 +141,10 @@ async function grantSlots(transaction: Transaction): Promise<boolean> {
     slots.take(slot);
     const change = { waitFor: null, ...slotsOf(slot.phase, run.controller) };
     if (run.state === "QUEUED") {
-      await updateRun(transaction.tx, run.id, { ...change, waitReason: "CONCURRENCY" });
+      await updateRuns(transaction.tx, run.id, { ...change, waitReason: "CONCURRENCY" });
       started.push(run.id);
     } else {
-      await updateRun(transaction.tx, run.id, { ...change, waitReason: null, waitingSince: null });
+      await updateRuns(transaction.tx, run.id, { ...change, waitReason: null, waitingSince: null });
       woken.push(run.id);
     }
   }

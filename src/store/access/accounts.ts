@@ -1,35 +1,17 @@
 /** Accounts: programs, and persons of a site without an issuer. */
-import { asc, eq } from "drizzle-orm";
-import { isNamed } from "../names.ts";
-import { rowsBy } from "../postgres/array-parameter.ts";
-import type { Reader, Tx } from "../postgres/database.ts";
+import { rowByName } from "../names.ts";
+import { allRows, insertInto, rowsBy, updateBy } from "../postgres/table-queries.ts";
 import { accounts, keyOfName } from "../tables.ts";
 
 export type AccountRow = typeof accounts.$inferSelect;
 
 /** All accounts, by name. */
-export async function allAccounts(reader: Reader): Promise<AccountRow[]> {
-  return reader
-    .select()
-    .from(accounts)
-    .orderBy(asc(keyOfName(accounts.name)));
-}
+export const allAccounts = allRows(accounts, keyOfName(accounts.name));
 
 export const accountsByIds = rowsBy(accounts, accounts.id);
 
-export async function accountByName(reader: Reader, name: string): Promise<AccountRow | undefined> {
-  const [row] = await reader.select().from(accounts).where(isNamed(accounts.name, name));
-  return row;
-}
+export const accountByName = rowByName(accounts, accounts.name);
 
-export async function insertAccount(tx: Tx, row: typeof accounts.$inferInsert): Promise<void> {
-  await tx.insert(accounts).values(row);
-}
+export const insertAccount = insertInto(accounts);
 
-export async function updateAccountRow(
-  tx: Tx,
-  id: string,
-  change: Partial<Pick<AccountRow, "displayName" | "disabledAt">>,
-): Promise<void> {
-  await tx.update(accounts).set(change).where(eq(accounts.id, id));
-}
+export const updateAccountRow = updateBy(accounts, accounts.id);

@@ -1,44 +1,30 @@
 /** Roles, and their grants to principals. */
-import { and, asc, eq, inArray, isNull, sql } from "drizzle-orm";
+import { and, eq, isNull, sql } from "drizzle-orm";
 import type { Scope } from "../../lifecycle/scopes.ts";
-import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
+import { allRows, deleteBy, rowsBy } from "../postgres/table-queries.ts";
 import { accounts, grants, roles } from "../tables.ts";
 
 export type RoleRow = typeof roles.$inferSelect;
 export type GrantRow = typeof grants.$inferSelect;
 
 /** All roles, by name. */
-export async function allRoles(reader: Reader): Promise<RoleRow[]> {
-  return reader.select().from(roles).orderBy(asc(roles.name));
-}
+export const allRoles = allRows(roles, roles.name);
 
 /** All grants, by principal and role; those that have expired too. */
-export async function allGrants(reader: Reader): Promise<GrantRow[]> {
-  return reader.select().from(grants).orderBy(asc(grants.principal), asc(grants.role));
-}
+export const allGrants = allRows(grants, grants.principal, grants.role);
+
+const grantsBy = rowsBy(grants, grants.principal, { orderBy: [grants.role] });
 
 /** The grants of principals, by role; those that have expired too. */
 export async function grantsOfPrincipals(
   reader: Reader,
   principals: readonly string[],
 ): Promise<Map<string, GrantRow[]>> {
-  const rows = await reader
-    .select()
-    .from(grants)
-    .where(inArrayParam(grants.principal, principals))
-    .orderBy(asc(grants.role));
-  return Map.groupBy(rows, ({ principal }) => principal);
+  return Map.groupBy(await grantsBy(reader, principals), ({ principal }) => principal);
 }
 
-export async function rolesByNames(reader: Reader, names: readonly string[]): Promise<RoleRow[]> {
-  return names.length === 0
-    ? []
-    : reader
-        .select()
-        .from(roles)
-        .where(inArray(roles.name, [...names]));
-}
+export const rolesByNames = rowsBy(roles, roles.name);
 
 /** Stores a role; its grants and tokens follow it. */
 export async function putRoleRow(
@@ -48,9 +34,7 @@ export async function putRoleRow(
   await tx.insert(roles).values(row).onConflictDoUpdate({ target: roles.name, set: row });
 }
 
-export async function deleteRoleRow(tx: Tx, name: string): Promise<void> {
-  await tx.delete(roles).where(eq(roles.name, name));
-}
+export const deleteRoleRow = deleteBy(roles, roles.name);
 
 /** Replaces the grants of a principal, and returns those that it had. */
 export async function replaceGrants(

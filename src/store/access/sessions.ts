@@ -3,6 +3,7 @@ import { and, desc, eq, gt, isNull, lt, notInArray, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
+import { rowBy } from "../postgres/table-queries.ts";
 import { sessions, subjects } from "../tables.ts";
 
 export type SessionRow = typeof sessions.$inferSelect;
@@ -21,10 +22,7 @@ export async function sessionsSince(reader: Reader, version: number): Promise<Se
   return reader.select().from(sessions).where(gt(sessions.version, version));
 }
 
-export async function sessionById(reader: Reader, id: string): Promise<SessionRow | undefined> {
-  const [row] = await reader.select().from(sessions).where(eq(sessions.id, id));
-  return row;
-}
+export const sessionById = rowBy(sessions, sessions.id);
 
 /** Open sessions of one subject: every process keeps them in memory. */
 const SESSIONS_OF_SUBJECT = 20;

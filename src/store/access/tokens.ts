@@ -1,8 +1,9 @@
 /** Tokens of accounts. */
-import { and, asc, desc, eq, gt, isNotNull, isNull, lt, or, sql } from "drizzle-orm";
+import { and, desc, eq, gt, isNotNull, isNull, lt, or, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
-import { inArrayParam, rowsBy } from "../postgres/array-parameter.ts";
+import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
+import { insertInto, rowsBy } from "../postgres/table-queries.ts";
 import { accounts, tokens } from "../tables.ts";
 
 export type TokenRow = typeof tokens.$inferSelect;
@@ -38,22 +39,17 @@ export async function tokenById(reader: Reader, id: string): Promise<KnownToken 
 
 export const tokensByIds = rowsBy(tokens, tokens.id);
 
+const tokensBy = rowsBy(tokens, tokens.accountId, { orderBy: [desc(tokens.createdAt), tokens.id] });
+
 /** The tokens of accounts, newest first; those that cannot be used too. */
 export async function tokensOfAccounts(
   reader: Reader,
   accountIds: readonly string[],
 ): Promise<Map<string, TokenRow[]>> {
-  const rows = await reader
-    .select()
-    .from(tokens)
-    .where(inArrayParam(tokens.accountId, accountIds))
-    .orderBy(desc(tokens.createdAt), asc(tokens.id));
-  return Map.groupBy(rows, ({ accountId }) => accountId);
+  return Map.groupBy(await tokensBy(reader, accountIds), ({ accountId }) => accountId);
 }
 
-export async function insertToken(tx: Tx, row: typeof tokens.$inferInsert): Promise<void> {
-  await tx.insert(tokens).values(row);
-}
+export const insertToken = insertInto(tokens);
 
 /** The ids of the tokens that a role limits; those that have ended too, because they refer to it. */
 export async function tokensOfRole(reader: Reader, role: string): Promise<string[]> {

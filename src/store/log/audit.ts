@@ -2,17 +2,17 @@
  * The audit: one row for each mutation, denial, failed login, start and command. A row is written in the transaction of
  * its effect. Once that has committed, any replica numbers the row, as it does for changes (changes.ts).
  */
-import { and, asc, eq, inArray, isNotNull, sql } from "drizzle-orm";
+import { and, eq, inArray, isNotNull, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import { inArrayParam, textArray } from "../postgres/array-parameter.ts";
+import { bulkInsert } from "../postgres/bulk.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
-import { numberedClauses, pageOf } from "../postgres/pagination.ts";
-import { runStatement } from "../postgres/statements.ts";
+import { listOf, numbered } from "../postgres/pagination.ts";
 import type { NumberedRequest, Page } from "../postgres/pagination.ts";
 import { audit, auditPosition } from "../tables.ts";
 import type { AuditOutcome } from "./audit-records.ts";
 import { positionBefore } from "./log-times.ts";
-import { deleteOldRows, inRange, newestCursor } from "./transitions.ts";
+import { deleteOldRows, newestCursor, rowsInRange } from "./transitions.ts";
 import type { LogCursor, LogRange, LogTables } from "./transitions.ts";
 
 type StoredRow = typeof audit.$inferSelect;
@@ -23,20 +23,11 @@ export type AuditRow = StoredRow & { readonly position: number };
 /** A row without its position and time. */
 export type NewAuditRow = Omit<StoredRow, "id" | "position" | "at">;
 
-const INSERT = `
-  insert into audit (subject, display_name, credential, address, transport, request_id, document, action, targets,
-                     target_count, operation_id, outcome, code, reason, change, projects)
-  select subject, "displayName", credential, address, transport, "requestId", document, action, targets,
-         "targetCount", "operationId", outcome, code, reason, change, projects
-  from json_to_recordset($1::text::json) as r(
-    subject text, "displayName" text, credential text, address text, transport text, "requestId" text, document text,
-    action text, targets text[], "targetCount" int, "operationId" uuid, outcome text, code text, reason text,
-    change jsonb, projects text[])`;
-
-/** Writes rows, in one statement whose text is constant. */
-export async function insertAuditRows(tx: Tx, rows: readonly NewAuditRow[]): Promise<void> {
-  await runStatement(tx, INSERT, [JSON.stringify(rows)]);
-}
+export const insertAuditRows = bulkInsert(audit, [
+  ...(["subject", "displayName", "credential", "address", "transport", "requestId", "document"] as const),
+  ...(["action", "targets", "targetCount", "operationId", "outcome", "code", "reason"] as const),
+  ...(["change", "projects"] as const),
+]);
 
 /** Numbers up to `limit` rows that have committed, and returns their number. */
 export async function numberAudit(reader: Reader, limit: number): Promise<number> {
@@ -81,26 +72,20 @@ export interface AuditFilter {
 }
 
 export async function auditAfter(reader: Reader, range: LogRange<AuditFilter>): Promise<AuditRow[]> {
-  const rows = await reader
-    .select()
-    .from(audit)
-    .where(and(inRange(audit.position, range), range.filter && condition(range.filter)))
-    .orderBy(asc(audit.position))
-    .limit(range.limit);
-  return rows.filter(isNumbered);
+  return (await rowsInRange(reader, audit, range, range.filter && condition(range.filter))).filter(isNumbered);
 }
+
+const { page, count } = listOf(audit, condition, numbered(audit.position));
+
+export const countAudit = count;
 
 export async function auditPage(
   reader: Reader,
   filter: AuditFilter,
   request: NumberedRequest,
 ): Promise<Page<AuditRow>> {
-  const page = await pageOf(reader, audit, condition(filter), numberedClauses(request, audit.position));
-  return { ...page, rows: page.rows.filter(isNumbered) };
-}
-
-export async function countAudit(reader: Reader, filter: AuditFilter): Promise<number> {
-  return reader.$count(audit, condition(filter));
+  const found = await page(reader, filter, request);
+  return { ...found, rows: found.rows.filter(isNumbered) };
 }
 
 /** Deletes old rows as `deleteOldRows` does. The database refuses any other deletion. */

@@ -3,12 +3,12 @@
  * (`change_inbox`). Once they have committed, any replica numbers them: positions have no holes, follow the order of
  * commits for each object, and no row appears at or below a position that was read.
  */
-import { and, asc, eq, sql } from "drizzle-orm";
+import { and, eq, sql } from "drizzle-orm";
 import type { ChangeSubject } from "./change-records.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { changePosition, changes } from "../tables.ts";
-import { inRange, newestCursor } from "./transitions.ts";
+import { newestCursor, rowsInRange } from "./transitions.ts";
 import type { LogCursor, LogRange, LogTables } from "./transitions.ts";
 
 export type ChangeRow = typeof changes.$inferSelect;
@@ -56,17 +56,10 @@ export interface ChangeFilter {
 
 export async function changesAfter(reader: Reader, range: LogRange<ChangeFilter>): Promise<ChangeRow[]> {
   const { filter } = range;
-  return reader
-    .select()
-    .from(changes)
-    .where(
-      and(
-        inRange(changes.position, range),
-        filter && inArrayParam(changes.subject, filter.subjects),
-        filter?.operationId === undefined ? undefined : eq(changes.operationId, filter.operationId),
-        filter?.nodeId === undefined ? undefined : eq(changes.nodeId, filter.nodeId),
-      ),
-    )
-    .orderBy(asc(changes.position))
-    .limit(range.limit);
+  const matching = and(
+    filter && inArrayParam(changes.subject, filter.subjects),
+    filter?.operationId === undefined ? undefined : eq(changes.operationId, filter.operationId),
+    filter?.nodeId === undefined ? undefined : eq(changes.nodeId, filter.nodeId),
+  );
+  return rowsInRange(reader, changes, range, matching);
 }

@@ -1,13 +1,12 @@
 /** The log of state changes: written by the last statement of a transaction, read by position. */
 import { and, asc, eq, gt, lte, sql } from "drizzle-orm";
-import type { SQL } from "drizzle-orm";
-import type { PgColumn } from "drizzle-orm/pg-core";
+import type { InferSelectModel, SQL } from "drizzle-orm";
+import type { PgColumn, PgTable } from "drizzle-orm/pg-core";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import { positionBefore } from "./log-times.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
-import { countsBy, instantText, numberedClauses, pageOf, pagesBelow } from "../postgres/pagination.ts";
-import type { NumberedRequest, Page } from "../postgres/pagination.ts";
+import { instantText, listOf, listsBelow, numbered } from "../postgres/pagination.ts";
 import { containsText } from "../postgres/text-pattern.ts";
 import { feedPosition, operations, transitions } from "../tables.ts";
 import type { audit, auditPosition, changePosition, changes } from "../tables.ts";
@@ -199,54 +198,44 @@ export interface LogRange<Filter> {
   readonly filter?: Filter | undefined;
 }
 
-export function inRange(position: PgColumn, { after, until }: LogRange<unknown>): SQL | undefined {
-  return and(gt(position, after), until === undefined ? undefined : lte(position, until));
+/** The rows of a part of a log that match. */
+export async function rowsInRange<Rows extends LogTables["rows"]>(
+  reader: Reader,
+  rows: Rows,
+  { after, until, limit }: LogRange<unknown>,
+  matching: SQL | undefined,
+): Promise<InferSelectModel<Rows>[]> {
+  const { position } = rows;
+  const found = await reader
+    .select()
+    .from<PgTable>(rows)
+    .where(and(gt(position, after), until === undefined ? undefined : lte(position, until), matching))
+    .orderBy(asc(position))
+    .limit(limit);
+  return found as InferSelectModel<Rows>[];
 }
 
 export async function transitionsAfter(reader: Reader, range: LogRange<TransitionFilter>): Promise<TransitionRow[]> {
-  return reader
-    .select()
-    .from(transitions)
-    .where(and(inRange(transitions.position, range), condition(range.filter)))
-    .orderBy(asc(transitions.position))
-    .limit(range.limit);
+  return rowsInRange(reader, transitions, range, condition(range.filter));
 }
 
-export async function transitionsPage(
-  reader: Reader,
-  filter: TransitionFilter | undefined,
-  request: NumberedRequest,
-): Promise<Page<TransitionRow>> {
-  return pageOf(reader, transitions, condition(filter), numberedClauses(request, transitions.position));
-}
+const byPosition = numbered(transitions.position);
 
-export async function countTransitions(reader: Reader, filter: TransitionFilter | undefined): Promise<number> {
-  return reader.$count(transitions, condition(filter));
-}
+export const { page: transitionsPage, count: countTransitions } = listOf(transitions, condition, byPosition);
 
-export const transitionCountsOfNodes = countsBy(transitions, transitions.nodeId);
+/** Pages of each node's transitions, by position, and their number. */
+export const { pages: transitionsOfNodes, counts: transitionCountsOfNodes } = listsBelow(
+  transitions,
+  transitions.nodeId,
+  byPosition,
+);
 
-export const transitionCountsOfOperations = countsBy(transitions, transitions.operationId);
-
-/** A page of each node's transitions, by position. */
-export async function transitionsOfNodes(
-  reader: Reader,
-  nodeIds: readonly string[],
-  request: NumberedRequest,
-): Promise<Map<string, Page<TransitionRow>>> {
-  const page = numberedClauses(request, transitions.position);
-  return pagesBelow(reader, transitions, nodeIds, { below: transitions.nodeId, page });
-}
-
-/** A page of the transitions that each operation caused, by position. */
-export async function transitionsOfOperations(
-  reader: Reader,
-  operationIds: readonly string[],
-  request: NumberedRequest,
-): Promise<Map<string, Page<TransitionRow>>> {
-  const page = numberedClauses(request, transitions.position);
-  return pagesBelow(reader, transitions, operationIds, { below: transitions.operationId, page });
-}
+/** Pages of the transitions that each operation caused, by position, and their number. */
+export const { pages: transitionsOfOperations, counts: transitionCountsOfOperations } = listsBelow(
+  transitions,
+  transitions.operationId,
+  byPosition,
+);
 
 function condition(filter: TransitionFilter | undefined): SQL | undefined {
   if (!filter) return undefined;

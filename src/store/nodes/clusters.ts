@@ -4,50 +4,40 @@ import type { NodeState } from "../../lifecycle/node-states.ts";
 import type { Stage } from "../../lifecycle/cluster-state.ts";
 import { clusterCondition } from "./cluster-filter.ts";
 import type { ClusterFilter } from "./cluster-filter.ts";
-import { inArrayParam, rowsBy } from "../postgres/array-parameter.ts";
-import type { Reader, Tx } from "../postgres/database.ts";
-import { pageClauses, pageOf } from "../postgres/pagination.ts";
-import type { Page, PageRequest } from "../postgres/pagination.ts";
-import { isNamed, nameKey, rowsByNames } from "../names.ts";
+import { inArrayParam } from "../postgres/array-parameter.ts";
+import type { Reader } from "../postgres/database.ts";
+import { listOf, ordered } from "../postgres/pagination.ts";
+import { deleteBy, insertInto, lockRowBy, revised, rowVersions, rowsBy, updateBy } from "../postgres/table-queries.ts";
+import type { RowVersion } from "../postgres/table-queries.ts";
+import { nameKey, rowByName, rowsByNames } from "../names.ts";
 import { clusters, keyOfName, nodes, runs } from "../tables.ts";
 
 export type ClusterRow = typeof clusters.$inferSelect;
 
 export const clustersByIds = rowsBy(clusters, clusters.id);
 
-export async function clusterByName(reader: Reader, name: string): Promise<ClusterRow | undefined> {
-  const [row] = await reader.select().from(clusters).where(isNamed(clusters.name, name));
-  return row;
-}
+export const clusterByName = rowByName(clusters, clusters.name);
 
 export const clustersByNames = rowsByNames(clusters, clusters.name);
 
-export async function clustersPage(
-  reader: Reader,
-  filter: ClusterFilter | undefined,
-  request: PageRequest,
-): Promise<Page<ClusterRow>> {
-  const page = pageClauses(request, { column: keyOfName(clusters.name), id: clusters.id, descending: false });
-  return pageOf(reader, clusters, clusterCondition(filter), page);
-}
+const KEY = keyOfName(clusters.name);
 
-export async function countClusters(reader: Reader, filter: ClusterFilter | undefined): Promise<number> {
-  return reader.$count(clusters, clusterCondition(filter));
-}
+/** Clusters by name. */
+export const { page: clustersPage, count: countClusters } = listOf(
+  clusters,
+  clusterCondition,
+  ordered({ column: KEY, id: clusters.id }),
+);
 
-/** Up to `limit` matching clusters after a name, by name. The version differs after each change of the row. */
+/** Up to `limit` matching clusters after a name, by name. */
 export async function clusterVersionsAfterName(
   reader: Reader,
   filter: ClusterFilter | undefined,
   name: string | null,
   limit: number,
-): Promise<{ id: string; version: string }[]> {
-  return reader
-    .select({ id: clusters.id, version: sql<string>`${clusters}.xmin::text` })
-    .from(clusters)
-    .where(and(clusterCondition(filter), name === null ? undefined : gt(keyOfName(clusters.name), nameKey(name))))
-    .orderBy(asc(keyOfName(clusters.name)))
-    .limit(limit);
+): Promise<RowVersion[]> {
+  const later = name === null ? undefined : gt(KEY, nameKey(name));
+  return rowVersions(reader, clusters, and(clusterCondition(filter), later), { orderBy: [KEY], limit });
 }
 
 /** The cluster of each of the nodes that is in one. */
@@ -85,32 +75,16 @@ export async function clustersWithImages(
     .select({ name: clusters.name, imageId: clusters.imageId })
     .from(clusters)
     .where(inArrayParam(clusters.imageId, imageIds))
-    .orderBy(asc(keyOfName(clusters.name)));
+    .orderBy(KEY);
 }
 
-export async function lockCluster(tx: Tx, id: string): Promise<ClusterRow | undefined> {
-  const [row] = await tx.select().from(clusters).where(eq(clusters.id, id)).for("no key update");
-  return row;
-}
+export const lockCluster = lockRowBy(clusters, clusters.id);
 
-export async function insertCluster(tx: Tx, row: typeof clusters.$inferInsert): Promise<void> {
-  await tx.insert(clusters).values(row);
-}
+export const insertCluster = insertInto(clusters);
 
-export async function updateCluster(
-  tx: Tx,
-  id: string,
-  change: Partial<Pick<ClusterRow, "name" | "variables" | "hostGroups" | "imageId">>,
-): Promise<void> {
-  await tx
-    .update(clusters)
-    .set({ ...change, revision: sql`${clusters.revision} + 1`, updatedAt: sql`now()` })
-    .where(eq(clusters.id, id));
-}
+export const updateCluster = updateBy(clusters, clusters.id, revised(clusters));
 
-export async function deleteCluster(tx: Tx, id: string): Promise<void> {
-  await tx.delete(clusters).where(eq(clusters.id, id));
-}
+export const deleteCluster = deleteBy(clusters, clusters.id);
 
 /** Number of nodes of each cluster in each state and stage. A cluster's state is derived from it. */
 export async function nodeCountsOf(

@@ -1,9 +1,10 @@
 /** Host groups of clusters: the counts of their nodes, by which stages and budgets are decided. */
-import { sql } from "drizzle-orm";
+import { and, eq, not, sql } from "drizzle-orm";
 import { NO_NODES } from "../../lifecycle/host-groups.ts";
 import type { GroupCounts } from "../../lifecycle/host-groups.ts";
 import { inArrayParam, textArray } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
+import { hasRow } from "../postgres/table-queries.ts";
 import { nodes } from "../tables.ts";
 
 /** A host group of a cluster as one text. */
@@ -91,14 +92,8 @@ export async function hostGroupNames(reader: Reader, clusterIds: readonly string
 
 /** Whether a node of the cluster is ACTIVE that is not among these. */
 export async function isOtherActive(reader: Reader, clusterId: string, nodeIds: readonly string[]): Promise<boolean> {
-  const rows = await reader
-    .select({ id: nodes.id })
-    .from(nodes)
-    .where(
-      sql`${nodes.clusterId} = ${clusterId} and ${nodes.state} = 'ACTIVE' and not ${inArrayParam(nodes.id, nodeIds)}`,
-    )
-    .limit(1);
-  return rows.length > 0;
+  const isOther = not(inArrayParam(nodes.id, nodeIds));
+  return hasRow(reader, nodes, and(eq(nodes.clusterId, clusterId), eq(nodes.state, "ACTIVE"), isOther));
 }
 
 /** Any number that other advisory locks with two keys do not use. */

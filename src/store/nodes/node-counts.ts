@@ -59,14 +59,10 @@ export async function nodeGroups(reader: Reader, { filter, by, first }: NodeGrou
       : sql`${keys[index]}::text as ${names[index]}`,
   );
   const cluster = keys[by.findIndex(isCluster)] ?? sql`null::uuid`;
-  const places = sql.join(
-    by.map((_key, index) => sql.raw(String(index + 1))),
-    sql`, `,
-  );
   const order = sql`node_count desc, ${listed(names.map((name) => sql`${name} collate "C" nulls last`))}`;
   const [row] = await reader.execute<Omit<NodeGroups, "cursor"> & CursorRow & Record<string, unknown>>(sql`
     with grouped as (
-      select ${listed(read)}, count(*)::int as node_count from ${nodes} where ${nodeCondition(filter) ?? sql`true`} group by ${places}
+      select ${listed(read)}, count(*)::int as node_count from ${nodes} where ${nodeCondition(filter) ?? sql`true`} group by ${listed(keys)}
     ), named as (
       select ${listed(named)}, node_count, ${cluster} as cluster_id from grouped
     ), largest as (

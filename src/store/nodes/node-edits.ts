@@ -1,7 +1,6 @@
 /** Changes of nodes at once, each in its own way: one statement for their rows, and one for their secrets. */
-import { bulkUpdate, rowsText } from "../postgres/bulk.ts";
+import { bulkUpdate } from "../postgres/bulk.ts";
 import type { Tx } from "../postgres/database.ts";
-import { runStatement } from "../postgres/statements.ts";
 import type { Keyring } from "../secrets/keyring.ts";
 import { putSecrets, SECRETS } from "../secrets/secrets.ts";
 import { OPERATOR_COLUMNS } from "./node-fields.ts";
@@ -32,7 +31,7 @@ export interface NodeEdit {
   readonly secrets: Secrets | null;
 }
 
-const EDIT = bulkUpdate(nodes, {
+const changeNodes = bulkUpdate(nodes, {
   key: ["id"],
   fields: EDITABLE_FIELDS,
   also: ["revision = nodes.revision + 1", "updated_at = now()"],
@@ -45,8 +44,10 @@ const EDIT = bulkUpdate(nodes, {
  */
 export async function storeNodeEdits(tx: Tx, keyring: Keyring, edits: readonly NodeEdit[]): Promise<void> {
   if (edits.length === 0) return;
-  const rows = edits.map(({ nodeId, change }) => ({ id: nodeId, change }));
-  await runStatement(tx, EDIT, [rowsText(rows)]);
+  await changeNodes(
+    tx,
+    edits.map(({ nodeId, change }) => ({ id: nodeId, change })),
+  );
   for (const { nodeId, change } of edits) if (change.macs) await replaceMacs(tx, nodeId, change.macs);
   const secrets = edits.flatMap((edit) => (edit.secrets ? [[edit.nodeId, edit.secrets] as const] : []));
   await putSecrets(tx, keyring, SECRETS.ofNodes, secrets);

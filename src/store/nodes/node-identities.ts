@@ -10,8 +10,8 @@ import type { SQL } from "drizzle-orm";
 import { IDENTITY_KINDS } from "../../lifecycle/identity.ts";
 import type { IdentityKind } from "../../lifecycle/identity.ts";
 import { inArrayParam, textArray } from "../postgres/array-parameter.ts";
-import { slicesOf } from "../postgres/bulk.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
+import { insertInto } from "../postgres/table-queries.ts";
 import { macOwners } from "./node-macs.ts";
 import { lockNodes } from "./nodes.ts";
 import { nodeIdentities, nodeMacs, nodes } from "../tables.ts";
@@ -64,13 +64,9 @@ export async function tryLockValues(tx: Tx, keys: readonly Key[]): Promise<boole
 
 /** In one order, like the buckets, so that two transactions do not wait for each other. Without empty classes. */
 function byClass(keys: readonly Key[]): (readonly [SQL, readonly Key[]])[] {
-  const [controllers, found] = [true, false].map((is) => keys.filter(({ kind }) => (kind === "CONTROLLER") === is));
-  return (
-    [
-      [CLASSES.CONTROLLERS, controllers ?? []],
-      [CLASSES.FOUND, found ?? []],
-    ] as const
-  ).filter(([, own]) => own.length > 0);
+  const classOf = ({ kind }: Key) => (kind === "CONTROLLER" ? CLASSES.CONTROLLERS : CLASSES.FOUND);
+  const all = Object.values(CLASSES).map((locks) => [locks, keys.filter((key) => classOf(key) === locks)] as const);
+  return all.filter(([, own]) => own.length > 0);
 }
 
 function bucketsOf(keys: readonly Key[]): SQL {
@@ -101,12 +97,7 @@ export async function identitiesOf(
   return Map.groupBy(rows, ({ nodeId }) => nodeId);
 }
 
-export async function insertIdentities(
-  tx: Tx,
-  rows: readonly (Identity & { readonly nodeId: string })[],
-): Promise<void> {
-  for (const slice of slicesOf(rows)) await tx.insert(nodeIdentities).values(slice).onConflictDoNothing();
-}
+export const insertIdentities = insertInto(nodeIdentities, { skipsExisting: true });
 
 /** Replaces those of these kinds. */
 export async function replaceIdentities(
@@ -183,18 +174,11 @@ export async function refreshConflicts(tx: Tx, nodeIds: readonly string[], share
     select node_id as id, other_id as other from ${pairs(given, shared)}
     union all select id, null from ${given} given(id) join ${nodes} using (id) where identity_conflict is not null
     union all select ${nodes.id}, null from ${given} given(id) join ${nodes} on identity_conflict ->> 'nodeId' = given.id::text and identity_conflict is not null`);
+  const otherIds = found.flatMap(({ other }) => other ?? []);
   const others = await tx
     .select({ id: nodes.id })
     .from(nodes)
-    .where(
-      and(
-        inArrayParam(
-          nodes.id,
-          found.flatMap(({ other }) => other ?? []),
-        ),
-        isNull(nodes.identityConflict),
-      ),
-    );
+    .where(and(inArrayParam(nodes.id, otherIds), isNull(nodes.identityConflict)));
   const concernedIds = [...new Set([...found, ...others].map(({ id }) => id))];
   if (concernedIds.length === 0) return;
   await lockNodes(tx, concernedIds);

@@ -1,8 +1,8 @@
 /** The MAC addresses of nodes, each of one node. The column `nodes.macs` repeats them for reads of nodes. */
 import { and, asc, eq, sql } from "drizzle-orm";
 import { inArrayParam, textArray } from "../postgres/array-parameter.ts";
-import { slicesOf } from "../postgres/bulk.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
+import { insertInto } from "../postgres/table-queries.ts";
 import { nodeMacs, nodes } from "../tables.ts";
 
 export interface MacOwner {
@@ -22,6 +22,8 @@ export async function macOwners(reader: Reader, macs: readonly string[]): Promis
     .orderBy(asc(nodeMacs.mac));
 }
 
+const insertMacs = insertInto(nodeMacs);
+
 /** Stores MACs that requests give to new nodes. Violates the constraint `node_macs_pkey` if another node has one. */
 export async function insertGivenMacs(
   tx: Tx,
@@ -29,7 +31,7 @@ export async function insertGivenMacs(
 ): Promise<void> {
   // In one order, so that two requests with the same MACs do not wait for each other.
   const sorted = rows.toSorted((a, b) => (a.mac < b.mac ? -1 : 1)).map((row) => ({ ...row, source: "GIVEN" as const }));
-  for (const slice of slicesOf(sorted)) await tx.insert(nodeMacs).values(slice);
+  await insertMacs(tx, sorted);
 }
 
 /** Replaces all MACs of a locked node. Violates `node_macs_pkey` like `insertGivenMacs`. */

@@ -1,13 +1,14 @@
 /** Nodes, their secrets and inventories. `state` changes only in `moveNodes` and `changeClaimedNodes`. */
 import { and, asc, desc, eq, gt, or, sql } from "drizzle-orm";
-import type { SQL } from "drizzle-orm";
 import type { NodeState } from "../../lifecycle/node-states.ts";
-import { inArrayParam, rowsBy } from "../postgres/array-parameter.ts";
-import { runStatement } from "../postgres/statements.ts";
+import { pick } from "../../runtime/pick.ts";
+import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
-import { bulkInsert, bulkUpdate, rowsText, slicesOf } from "../postgres/bulk.ts";
-import { countsBelow, countsBy, pageClauses, pageOf, pagesBelow, rowsBelow } from "../postgres/pagination.ts";
+import { bulkInsert, bulkUpdate } from "../postgres/bulk.ts";
+import { listOf, listsBelow, ordered, rowsBelow } from "../postgres/pagination.ts";
 import type { Page, PageClauses, PageRequest } from "../postgres/pagination.ts";
+import { deleteBy, insertInto, lockRowsBy, revised, rowVersions, rowsBy, updateBy } from "../postgres/table-queries.ts";
+import type { RowChange, RowsUpdate, RowVersion } from "../postgres/table-queries.ts";
 import { nodeCondition } from "./node-filter.ts";
 import type { NodeFilter } from "./node-filter.ts";
 import type { NodeRow } from "./node-fields.ts";
@@ -46,21 +47,12 @@ export async function nodeKeys(reader: Reader, filter: NodeFilter): Promise<{ id
     .orderBy(asc(NAME_KEY));
 }
 
-/**
- * Locks nodes in the order of their IDs, so that two requests do not deadlock.
- *
- * Row locks in the store use `FOR NO KEY UPDATE`: the second update of a row in one transaction takes a KEY SHARE lock
- * on the rows that it references, so with FOR UPDATE two runs of one operation that end at the same time would
- * deadlock.
- */
-export async function lockNodes(tx: Tx, ids: readonly string[]): Promise<NodeRow[]> {
-  if (ids.length === 0) return [];
-  return tx.select().from(nodes).where(inArrayParam(nodes.id, ids)).orderBy(asc(nodes.id)).for("no key update");
-}
+/** Locks nodes in the order of their IDs. */
+export const lockNodes = lockRowsBy(nodes, nodes.id);
 
 /**
- * Locks nodes by their names or ids, as above, and skips those that another transaction has locked or that do not
- * exist.
+ * Locks nodes by their names or ids, in the order of their IDs, and skips those that another transaction has locked or
+ * that do not exist.
  */
 export async function lockFreeNodes(
   tx: Tx,
@@ -103,16 +95,7 @@ export function naturalKey(name: string): string {
 export type NodeOrder = { readonly by: keyof typeof NODE_ORDERS; readonly descending: boolean };
 
 export function nodeClauses(request: PageRequest, { by, descending }: NodeOrder): PageClauses {
-  return pageClauses(request, { column: NODE_ORDERS[by].sql, id: nodes.id, descending });
-}
-
-export async function nodesPage(
-  reader: Reader,
-  filter: NodeFilter | undefined,
-  order: NodeOrder,
-  request: PageRequest,
-): Promise<Page<NodeRow>> {
-  return pageOf(reader, nodes, nodeCondition(filter), nodeClauses(request, order));
+  return ordered({ column: NODE_ORDERS[by].sql, id: nodes.id, descending })(request);
 }
 
 export interface NodeListRequest {
@@ -121,73 +104,48 @@ export interface NodeListRequest {
   readonly request: PageRequest;
 }
 
-const inCluster = (filter: NodeFilter | undefined) => (cluster: SQL) =>
-  and(sql`${nodes.clusterId} = ${cluster}`, nodeCondition(filter));
+const clausesOf = ({ request, order }: Pick<NodeListRequest, "order" | "request">) => nodeClauses(request, order);
 
-/** The same page of the nodes of each cluster. */
-export async function nodesPages(
+const { page, count } = listOf(nodes, nodeCondition, clausesOf);
+
+export const countNodes = count;
+
+export async function nodesPage(
   reader: Reader,
-  clusterIds: readonly string[],
-  { filter, order, request }: NodeListRequest,
-): Promise<Map<string, Page<NodeRow>>> {
-  return pagesBelow(reader, nodes, clusterIds, {
-    below: inCluster(filter),
-    page: nodeClauses(request, order),
-  });
+  filter: NodeFilter | undefined,
+  order: NodeOrder,
+  request: PageRequest,
+): Promise<Page<NodeRow>> {
+  return page(reader, filter, { order, request });
 }
 
-/** Number of matching nodes in each cluster. */
-export async function nodeCounts(
-  reader: Reader,
-  clusterIds: readonly string[],
-  { filter }: Pick<NodeListRequest, "filter">,
-): Promise<Map<string, number>> {
-  return countsBelow(reader, nodes, clusterIds, inCluster(filter));
-}
+/** The same page of the nodes of each cluster, and the number of matching nodes in each. */
+export const { pages: nodesPages, counts: nodeCounts } = listsBelow(
+  nodes,
+  (cluster, { filter }: Pick<NodeListRequest, "filter">) =>
+    and(sql`${nodes.clusterId} = ${cluster}`, nodeCondition(filter)),
+  clausesOf,
+);
 
-export async function countNodes(reader: Reader, filter: NodeFilter | undefined): Promise<number> {
-  return reader.$count(nodes, nodeCondition(filter));
-}
-
-/**
- * The visible version of each matching node after a name, by name, for readers of the whole fleet. A version is the
- * transaction that wrote the row; equal versions of a node are equal rows.
- */
+/** The visible version of each matching node after a name, by name, for readers of the whole fleet. */
 export async function nodeVersionsAfterName(
   reader: Reader,
   filter: NodeFilter | undefined,
   name: string | null,
   limit: number,
-): Promise<{ id: string; version: string }[]> {
-  return reader
-    .select({ id: nodes.id, version: sql<string>`${nodes}.xmin::text` })
-    .from(nodes)
-    .where(and(nodeCondition(filter), name === null ? undefined : gt(NAME_KEY, nameKey(name))))
-    .orderBy(asc(NAME_KEY))
-    .limit(limit);
+): Promise<RowVersion[]> {
+  const later = name === null ? undefined : gt(NAME_KEY, nameKey(name));
+  return rowVersions(reader, nodes, and(nodeCondition(filter), later), { orderBy: [NAME_KEY], limit });
 }
 
-export async function insertNodes(tx: Tx, rows: readonly (typeof nodes.$inferInsert)[]): Promise<void> {
-  for (const slice of slicesOf(rows)) await tx.insert(nodes).values(slice);
-}
+export const insertNodes = insertInto(nodes);
 
-export async function deleteNode(tx: Tx, id: string): Promise<void> {
-  await tx.delete(nodes).where(eq(nodes.id, id));
-}
+export const deleteNode = deleteBy(nodes, nodes.id);
 
-/** Values, or SQL for times by the database's clock. */
-type NodeChange = {
-  readonly [Field in keyof Omit<NodeRow, "id" | "state" | "transitionCount" | "revision">]?: NodeRow[Field] | SQL;
-};
+type NodeChange = RowChange<typeof nodes, "id" | "state" | "transitionCount" | "revision">;
 
 /** Sets the same fields of nodes, other than the state, and raises their revisions. */
-export async function changeNodeRows(tx: Tx, ids: readonly string[], change: NodeChange): Promise<void> {
-  if (ids.length === 0) return;
-  await tx
-    .update(nodes)
-    .set({ ...(change as Partial<NodeRow>), revision: sql`${nodes.revision} + 1`, updatedAt: sql`now()` })
-    .where(inArrayParam(nodes.id, ids));
-}
+export const changeNodeRows: RowsUpdate<NodeChange> = updateBy(nodes, nodes.id, revised(nodes));
 
 /** Puts nodes into maintenance, by the database's clock. A node that is in maintenance keeps the time of its start. */
 export async function beginMaintenance(
@@ -223,8 +181,10 @@ export interface NodeMove {
   readonly hostGroup?: string;
 }
 
+const MOVED = pick(nodes, ["id", "name", "project", "transitionCount", "revision"]);
+
 /** A node after a change of state, with the fields of its transition. */
-export type MovedNode = Pick<NodeRow, "id" | "name" | "project" | "transitionCount" | "revision">;
+export type MovedNode = Pick<NodeRow, keyof typeof MOVED>;
 
 /**
  * Moves nodes from one state to another and counts the transition. Only `engine/transaction.ts` calls it. Returns the
@@ -239,19 +199,12 @@ export async function moveNodes(
     .update(nodes)
     .set({
       ...change,
+      ...revised(nodes),
       state: to,
       transitionCount: sql`${nodes.transitionCount} + 1`,
-      revision: sql`${nodes.revision} + 1`,
-      updatedAt: sql`now()`,
     })
     .where(and(inArrayParam(nodes.id, ids), eq(nodes.state, from)))
-    .returning({
-      id: nodes.id,
-      name: nodes.name,
-      project: nodes.project,
-      transitionCount: nodes.transitionCount,
-      revision: nodes.revision,
-    });
+    .returning(MOVED);
 }
 
 const CHANGEABLE_FIELDS = [
@@ -276,9 +229,12 @@ const CHANGEABLE_FIELDS = [
 /** A change by the worker that claimed the node's run; `state` only along an edge. */
 export type ClaimedNodeChange = { readonly [Field in (typeof CHANGEABLE_FIELDS)[number]]?: NodeRow[Field] };
 
-/** All nodes are locked in the order of their IDs before the first is changed. */
-const CHANGE_CLAIMED = `with locked as materialized (select id from nodes where id = any($2::uuid[]) order by id for no key update)
-${bulkUpdate(nodes, {
+/**
+ * Changes nodes, each in its own way, and counts a transition if the state changes. Only `engine/transaction.ts` calls
+ * it. Returns the nodes that were in the given state. All are locked in the order of their IDs before the first is
+ * changed.
+ */
+export const changeClaimedNodes = bulkUpdate<typeof nodes, "id" | "state", keyof ClaimedNodeChange, MovedNode>(nodes, {
   key: ["id", "state"],
   fields: CHANGEABLE_FIELDS,
   also: [
@@ -286,22 +242,11 @@ ${bulkUpdate(nodes, {
     "revision = nodes.revision + 1",
     "updated_at = now()",
   ],
+  with: "locked as materialized (select id from nodes where id = any($2::uuid[]) order by id for no key update)",
   from: "locked",
   where: "locked.id = nodes.id",
   returning: `nodes.id, nodes.name, nodes.project, nodes.transition_count as "transitionCount", nodes.revision`,
-})}`;
-
-/**
- * Changes nodes, each in its own way, and counts a transition if the state changes. Only `engine/transaction.ts` calls
- * it. Returns the nodes that were in the given state.
- */
-export async function changeClaimedNodes(
-  tx: Tx,
-  changes: readonly { readonly id: string; readonly state: NodeState; readonly change: ClaimedNodeChange }[],
-): Promise<MovedNode[]> {
-  if (changes.length === 0) return [];
-  return runStatement<MovedNode>(tx, CHANGE_CLAIMED, [rowsText(changes), changes.map(({ id }) => id)]);
-}
+});
 
 const storedSecrets = rowsBy(nodeSecrets, nodeSecrets.nodeId);
 
@@ -316,29 +261,17 @@ export async function secretFieldsOf(
   return new Map(found.map(({ nodeId, secrets }) => [nodeId, namesOf(secrets)]));
 }
 
-export async function insertInventories(
-  tx: Tx,
-  rows: readonly Pick<InventoryRow, "id" | "nodeId" | "runId" | "driver" | "data">[],
-): Promise<void> {
-  if (rows.length > 0) await runStatement(tx, INSERT_INVENTORIES, [rowsText(rows)]);
-}
+export const insertInventories = bulkInsert(inventories, ["id", "nodeId", "runId", "driver", "data"]);
 
 /** Newest inventories of a node among which each driver's is looked for. */
 const INVENTORIES_COMPARED = 20;
 
-const INSERT_INVENTORIES = bulkInsert(inventories, ["id", "nodeId", "runId", "driver", "data"]);
-
 /** Inventories of each node, newest first. */
-export async function inventoriesPages(
-  reader: Reader,
-  nodeIds: readonly string[],
-  request: PageRequest,
-): Promise<Map<string, Page<InventoryRow>>> {
-  const order = { column: inventories.takenAt, id: inventories.id, descending: true };
-  return pagesBelow(reader, inventories, nodeIds, { below: inventories.nodeId, page: pageClauses(request, order) });
-}
-
-export const inventoryCounts = countsBy(inventories, inventories.nodeId);
+export const { pages: inventoriesPages, counts: inventoryCounts } = listsBelow(
+  inventories,
+  inventories.nodeId,
+  ordered({ column: inventories.takenAt, id: inventories.id, descending: true }),
+);
 
 export const inventoriesByIds = rowsBy(inventories, inventories.id);
 
@@ -370,7 +303,7 @@ export async function newestInventories(
   driver?: string,
 ): Promise<Map<string, InventoryRow>> {
   const newest = await rowsBelow(reader, inventories, nodeIds, {
-    below: (parent) =>
+    where: (parent) =>
       and(eq(inventories.nodeId, parent), driver === undefined ? undefined : eq(inventories.driver, driver)),
     orderBy: [desc(inventories.takenAt), asc(inventories.id)],
     limit: 1,

@@ -8,7 +8,7 @@ import type { SQL } from "drizzle-orm";
 import type { NodeState } from "../../lifecycle/node-states.ts";
 import { textArray } from "../postgres/array-parameter.ts";
 import type { Reader } from "../postgres/database.ts";
-import { cutPage, instantText, pageClauses } from "../postgres/pagination.ts";
+import { cutPage, instantText, ordered } from "../postgres/pagination.ts";
 import type { Page, PageRequest } from "../postgres/pagination.ts";
 import { nodeCondition } from "./node-filter.ts";
 import type { NodeFilter } from "./node-filter.ts";
@@ -54,13 +54,11 @@ function pastNodes({ position, filter, states }: PastStates): SQL {
     ), past as (select id, name, state, until from existing where ${wanted})`;
 }
 
+const byName = ordered({ column: keyOfName(sql`past.name`), id: sql`past.id` });
+
 /** A page of the nodes with their states then, by name. */
 export async function pastNodesPage(reader: Reader, request: PastStates, page: PageRequest): Promise<Page<PastNode>> {
-  const { where, orderBy } = pageClauses(page, {
-    column: keyOfName(sql`past.name`),
-    id: sql`past.id`,
-    descending: false,
-  });
+  const { where, orderBy } = byName(page);
   const rows = await reader.execute<PastNode & Record<string, unknown>>(sql`
     with ${pastNodes(request)}
     select id, name, state, ${instantText(sql`until`)} as until
@@ -73,10 +71,9 @@ export async function pastStateCounts(
   reader: Reader,
   request: PastStates,
 ): Promise<{ readonly state: NodeState; readonly count: number }[]> {
-  const rows = await reader.execute<{ state: NodeState; count: number }>(
+  return reader.execute<{ state: NodeState; count: number }>(
     sql`with ${pastNodes(request)} select state, count(*)::int as count from past group by state order by state`,
   );
-  return [...rows];
 }
 
 /** Transitions are kept for at least a day: none of it is deleted, also if all are. */

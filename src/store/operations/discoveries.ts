@@ -4,10 +4,9 @@ import type { SQL } from "drizzle-orm";
 import type { RunState } from "../../lifecycle/operation-states.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import { countsByState } from "./operation-runs.ts";
-import { slicesOf } from "../postgres/bulk.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
-import { countsBelow, numberedClauses, pagesBelow } from "../postgres/pagination.ts";
-import type { NumberedRequest, Page } from "../postgres/pagination.ts";
+import { listsBelow, numbered } from "../postgres/pagination.ts";
+import { insertInto, rowsBy } from "../postgres/table-queries.ts";
 import type { Failure, JsonObject } from "../records.ts";
 import { discoveries, keyOfName, nodes, operations } from "../tables.ts";
 
@@ -26,9 +25,13 @@ export type Found =
   | { readonly state: "REGISTERED" | "KNOWN"; readonly nodeId: string }
   | { readonly state: "FAILED"; readonly failure: Failure };
 
+const insertRows = insertInto(discoveries);
+
 export async function insertDiscoveries(tx: Tx, operationId: string, addresses: readonly string[]): Promise<void> {
-  const rows = addresses.map((address, ordinal) => ({ operationId, ordinal, address }));
-  for (const slice of slicesOf(rows)) await tx.insert(discoveries).values(slice);
+  await insertRows(
+    tx,
+    addresses.map((address, ordinal) => ({ operationId, ordinal, address })),
+  );
 }
 
 function isQueued(operationId: string): SQL | undefined {
@@ -36,16 +39,10 @@ function isQueued(operationId: string): SQL | undefined {
 }
 
 /** Addresses without a result, in the order of the request. The limit of a request bounds their number. */
-export async function queuedDiscoveries(
-  reader: Reader,
-  operationId: string,
-): Promise<Pick<DiscoveryRow, "ordinal" | "address">[]> {
-  return reader
-    .select({ ordinal: discoveries.ordinal, address: discoveries.address })
-    .from(discoveries)
-    .where(isQueued(operationId))
-    .orderBy(asc(discoveries.ordinal));
-}
+export const queuedDiscoveries = rowsBy(discoveries, discoveries.operationId, {
+  where: eq(discoveries.state, "QUEUED"),
+  orderBy: [discoveries.ordinal],
+});
 
 /** Locks an address without a result; false if it has one. */
 export async function lockQueuedDiscovery(tx: Tx, operationId: string, ordinal: number): Promise<boolean> {
@@ -65,7 +62,7 @@ export async function addDiscovery(tx: Tx, operationId: string, address: string)
     .where(eq(operations.id, operationId))
     .returning({ totalCount: operations.totalCount });
   const ordinal = (operation?.totalCount ?? 1) - 1;
-  await tx.insert(discoveries).values({ operationId, ordinal, address });
+  await insertRows(tx, { operationId, ordinal, address });
   return ordinal;
 }
 
@@ -129,34 +126,13 @@ async function discoveryStates(reader: Reader, operationIds: readonly string[]) 
     .groupBy(discoveries.operationId, discoveries.state);
 }
 
-interface AddressesOfDiscovery {
-  readonly states?: readonly DiscoveryState[] | undefined;
-}
-
-interface DiscoveryAddresses extends NumberedRequest, AddressesOfDiscovery {}
-
-const belowDiscovery =
-  ({ states }: AddressesOfDiscovery) =>
-  (operation: SQL) =>
-    and(sql`${discoveries.operationId} = ${operation}`, states && inArrayParam(discoveries.state, states));
-
-export async function discoveryCountsOf(
-  reader: Reader,
-  operationIds: readonly string[],
-  asked: AddressesOfDiscovery,
-): Promise<Map<string, number>> {
-  return countsBelow(reader, discoveries, operationIds, belowDiscovery(asked));
-}
-
-/** A page of each discovery's addresses, in the order of the request. */
-export async function discoveriesPages(
-  reader: Reader,
-  operationIds: readonly string[],
-  request: DiscoveryAddresses,
-): Promise<Map<string, Page<DiscoveryRow>>> {
-  const page = numberedClauses(request, discoveries.ordinal);
-  return pagesBelow(reader, discoveries, operationIds, { below: belowDiscovery(request), page });
-}
+/** Pages of each discovery's addresses, in the order of the request, and their number. */
+export const { pages: discoveriesPages, counts: discoveryCountsOf } = listsBelow(
+  discoveries,
+  (operation, { states }: { readonly states?: readonly DiscoveryState[] | undefined }) =>
+    and(sql`${discoveries.operationId} = ${operation}`, states && inArrayParam(discoveries.state, states)),
+  numbered(discoveries.ordinal),
+);
 
 /** Failed and skipped addresses by discovery, in the order of the request. */
 export async function addressesMissed(

@@ -81,8 +81,6 @@ export async function cleanUpFailures(
       and(inArrayParam(runs.operationId, operationIds), eq(runs.purpose, "CLEAN_UP"), sql`${runs.failure} is not null`),
     )
     .orderBy(runs.ordinal);
-  const failures = new Map<string, Failure[]>();
-  for (const { operationId, failure } of rows)
-    if (failure) failures.set(operationId, [...(failures.get(operationId) ?? []), failure]);
-  return failures;
+  const byOperation = Map.groupBy(rows, ({ operationId }) => operationId);
+  return new Map([...byOperation].map(([id, found]) => [id, found.flatMap(({ failure }) => failure ?? [])]));
 }

@@ -1,5 +1,5 @@
 /** Lists of operations: pages of a filter, and the operations of nodes and clusters. */
-import { and, desc, eq, sql } from "drizzle-orm";
+import { and, desc, eq, isNull, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { OperationKind } from "../../lifecycle/verbs.ts";
 import { onNode, operationCondition } from "./operation-filter.ts";
@@ -7,28 +7,22 @@ import type { OperationFilter } from "./operation-filter.ts";
 import type { OperationRow } from "./operations.ts";
 import { textArray } from "../postgres/array-parameter.ts";
 import type { Reader } from "../postgres/database.ts";
-import { countsBy, pageClauses, pageOf, pagesBelow } from "../postgres/pagination.ts";
-import type { Page, PageRequest } from "../postgres/pagination.ts";
+import { listOf, listsBelow, ordered } from "../postgres/pagination.ts";
+import type { PageRequest } from "../postgres/pagination.ts";
+import { hasRow, rowVersions } from "../postgres/table-queries.ts";
+import type { RowVersion } from "../postgres/table-queries.ts";
 import { operationClusters, operations } from "../tables.ts";
 
-const NEWEST = { column: operations.createdAt, id: operations.id, descending: true } as const;
-const NEWEST_OTHERS = {
+const newest = ordered({ column: operations.createdAt, id: operations.id, descending: true });
+const newestOthers = ordered({
   column: operationClusters.createdAt,
   id: operationClusters.operationId,
   descending: true,
-} as const;
+});
+/** For conditions that have those of the page. */
+const newestOnPage = (request: PageRequest) => ({ ...newest(request), where: undefined });
 
-export async function operationsPage(
-  reader: Reader,
-  filter: OperationFilter | undefined,
-  request: PageRequest,
-): Promise<Page<OperationRow>> {
-  return pageOf(reader, operations, matching(filter, request), { ...pageClauses(request, NEWEST), where: undefined });
-}
-
-export async function countOperations(reader: Reader, filter: OperationFilter | undefined): Promise<number> {
-  return reader.$count(operations, matching(filter));
-}
+export const { page: operationsPage, count: countOperations } = listOf(operations, matching, newestOnPage);
 
 /** Whether more operations match than `max`; reads no more than those. */
 export async function exceedsOperations(
@@ -36,29 +30,18 @@ export async function exceedsOperations(
   filter: OperationFilter | undefined,
   max: number,
 ): Promise<boolean> {
-  const beyond = await reader
-    .select({ id: operations.id })
-    .from(operations)
-    .where(matching(filter))
-    .offset(max)
-    .limit(1);
-  return beyond.length > 0;
+  return hasRow(reader, operations, matching(filter), max);
 }
 
-/** Up to `limit` matching operations after one, newest first. The version differs after each change of the row. */
+/** Up to `limit` matching operations after one, newest first. */
 export async function operationVersionsAfter(
   reader: Reader,
   filter: OperationFilter | undefined,
   after: OperationRow | null,
   limit: number,
-): Promise<{ id: string; version: string }[]> {
+): Promise<RowVersion[]> {
   const request = { limit, ...(after && { after: { key: after.createdAt.toISOString(), id: after.id } }) };
-  return reader
-    .select({ id: operations.id, version: sql<string>`${operations}.xmin::text` })
-    .from(operations)
-    .where(matching(filter, request))
-    .orderBy(...pageClauses(request, NEWEST).orderBy)
-    .limit(limit);
+  return rowVersions(reader, operations, matching(filter, request), { ...newest(request), limit });
 }
 
 /** Those of the operations that have the node and the cluster of a filter; null if it has neither. */
@@ -82,28 +65,15 @@ export async function operationsListedWith(reader: Reader, clusterId: string): P
   return rows.map(({ id }) => id);
 }
 
-/** Operations that worked on each node, newest first. */
-export async function operationsOfNodes(
-  reader: Reader,
-  nodeIds: readonly string[],
-  request: PageRequest,
-): Promise<Map<string, Page<OperationRow>>> {
-  return pagesBelow(reader, operations, nodeIds, { below: onNode, page: pageClauses(request, NEWEST) });
-}
+/** Operations that worked on each node, newest first, and their number. */
+export const { pages: operationsOfNodes, counts: operationCountsOfNodes } = listsBelow(operations, onNode, newest);
 
-export const operationCountsOfNodes = countsBy(operations, onNode);
-
-export const operationCountsOfClusters = countsBy(operations, (id) => ofCluster(id));
-
-/** Operations that were requested for each cluster, or on its members of that time, newest first. */
-export async function operationsOfClusters(
-  reader: Reader,
-  clusterIds: readonly string[],
-  request: PageRequest,
-): Promise<Map<string, Page<OperationRow>>> {
-  const page = { ...pageClauses(request, NEWEST), where: undefined };
-  return pagesBelow(reader, operations, clusterIds, { below: (id) => ofCluster(id, request), page });
-}
+/** Operations that were requested for each cluster, or on its members of that time, newest first; and their number. */
+export const { pages: operationsOfClusters, counts: operationCountsOfClusters } = listsBelow(
+  operations,
+  (cluster, page: PageRequest | null) => ofCluster(cluster, page ?? undefined),
+  newestOnPage,
+);
 
 /** The condition of a filter. With `page`, it may leave out operations that are not on the page. */
 function matching(filter: OperationFilter | undefined, page?: PageRequest): SQL | undefined {
@@ -113,7 +83,7 @@ function matching(filter: OperationFilter | undefined, page?: PageRequest): SQL 
       sql`exists (select from clusters where id = ${filter.clusterId})`,
       ofCluster(sql`${filter.clusterId}`, page, condition),
     );
-  return and(condition, page && pageClauses(page, NEWEST).where);
+  return and(condition, page && newest(page).where);
 }
 
 /**
@@ -124,8 +94,8 @@ function ofCluster(clusterId: SQL, page?: PageRequest, condition?: SQL): SQL {
   const joined = condition
     ? sql`${operationClusters} join ${operations} on ${operations.id} = ${operationClusters.operationId}`
     : sql`${operationClusters}`;
-  const requested = page && pageClauses(page, NEWEST);
-  const others = page && pageClauses(page, NEWEST_OTHERS);
+  const requested = page && newest(page);
+  const others = page && newestOthers(page);
   const way = sql.raw(page?.fromEnd ? "asc" : "desc");
   const first = (orderBy: readonly SQL[] = []) =>
     page ? sql`order by ${sql.join([...orderBy], sql`, `)} limit ${page.limit + 1}::int` : sql``;
@@ -157,14 +127,10 @@ export async function workOnClusters(reader: Reader, clusterIds: readonly string
 
 /** Unfinished operations on nodes of a cluster, newest first. */
 export async function unfinishedOperationsOfCluster(reader: Reader, clusterId: string): Promise<OperationRow[]> {
+  const onMember = sql`${operations.id} in (select r.operation_id from runs r join nodes n on n.id = r.node_id where n.cluster_id = ${clusterId}::uuid and r.finished_at is null)`;
   return reader
     .select()
     .from(operations)
-    .where(
-      and(
-        sql`${operations.finishedAt} is null`,
-        sql`${operations.id} in (select r.operation_id from runs r join nodes n on n.id = r.node_id where n.cluster_id = ${clusterId}::uuid and r.finished_at is null)`,
-      ),
-    )
+    .where(and(isNull(operations.finishedAt), onMember))
     .orderBy(desc(operations.createdAt));
 }

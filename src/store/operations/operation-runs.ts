@@ -4,6 +4,7 @@ import type { SQL } from "drizzle-orm";
 import type { FinalRunState, RunCounts, RunState } from "../../lifecycle/operation-states.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
+import { hasRow } from "../postgres/table-queries.ts";
 import type { RunRow } from "../runs/runs.ts";
 import { IN_SERVICE } from "../nodes/host-groups.ts";
 import { nodes, runs } from "../tables.ts";
@@ -83,12 +84,12 @@ export async function withdrawStarts(tx: Tx, operationId: string): Promise<void>
 
 /** Whether a run of the operation's work in a wave up to `wave` is unfinished. */
 export async function hasUnfinishedInWaves(tx: Reader, operationId: string, wave: number): Promise<boolean> {
-  return exists(tx, workOf(operationId, lte(runs.wave, wave), isNull(runs.finishedAt)));
+  return hasRow(tx, runs, workOf(operationId, lte(runs.wave, wave), isNull(runs.finishedAt)));
 }
 
 /** Whether a run of the operation's work is QUEUED. */
 export async function hasQueued(tx: Reader, operationId: string): Promise<boolean> {
-  return exists(tx, workOf(operationId, QUEUED));
+  return hasRow(tx, runs, workOf(operationId, QUEUED));
 }
 
 /** The first wave after `wave` with a QUEUED run; null if there is none. */
@@ -100,14 +101,10 @@ export async function nextQueuedWave(tx: Reader, operationId: string, after: num
   return row?.wave ?? null;
 }
 
-/** Failed runs of an operation's work. */
-export async function countFailed(reader: Reader, operationId: string): Promise<number> {
-  return reader.$count(runs, workOf(operationId, eq(runs.state, "FAILED")));
-}
-
-/** Failed runs of an operation's work on nodes of a host group. */
-export async function countFailedInGroup(reader: Reader, operationId: string, groupKey: string): Promise<number> {
-  return reader.$count(runs, workOf(operationId, eq(runs.state, "FAILED"), eq(runs.groupKey, groupKey)));
+/** Failed runs of an operation's work; with a key, those on nodes of a host group. */
+export async function countFailed(reader: Reader, operationId: string, groupKey?: string): Promise<number> {
+  const ofGroup = groupKey === undefined ? undefined : eq(runs.groupKey, groupKey);
+  return reader.$count(runs, workOf(operationId, eq(runs.state, "FAILED"), ofGroup));
 }
 
 /** Number of unfinished runs of an operation. */
@@ -258,7 +255,7 @@ export async function countStartedRuns(tx: Tx, operationId: string): Promise<num
 
 /** Whether a run of the operation is unfinished: one index look-up, unlike counting. */
 export async function hasUnfinishedRun(tx: Tx, operationId: string): Promise<boolean> {
-  return exists(tx, and(eq(runs.operationId, operationId), isNull(runs.finishedAt)));
+  return hasRow(tx, runs, and(eq(runs.operationId, operationId), isNull(runs.finishedAt)));
 }
 
 /** A run that has not started. The index of unfinished runs serves the condition. */
@@ -276,9 +273,4 @@ const STARTED = and(
 /** The operation's work, without its clean-ups. */
 function workOf(operationId: string, ...conditions: readonly (SQL | undefined)[]): SQL | undefined {
   return and(eq(runs.operationId, operationId), eq(runs.purpose, "WORK"), ...conditions);
-}
-
-async function exists(tx: Reader, where: SQL | undefined): Promise<boolean> {
-  const found = await tx.select({ id: runs.id }).from(runs).where(where).limit(1);
-  return found.length > 0;
 }

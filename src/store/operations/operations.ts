@@ -1,21 +1,18 @@
 /** Operations: accepted requests. */
-import { and, asc, eq, sql } from "drizzle-orm";
-import type { SQL } from "drizzle-orm";
+import { and, eq, sql } from "drizzle-orm";
 import type { OperationState, Interrupt } from "../../lifecycle/operation-states.ts";
-import { inArrayParam, rowsBy } from "../postgres/array-parameter.ts";
+import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
-import { bulkInsert, rowsText } from "../postgres/bulk.ts";
-import { runStatement } from "../postgres/statements.ts";
+import { bulkInsert } from "../postgres/bulk.ts";
+import { lockRowBy, lockRowsBy, rowsBy, updateBy } from "../postgres/table-queries.ts";
+import type { RowChange, RowsUpdate } from "../postgres/table-queries.ts";
 import type { Failure } from "../records.ts";
 import type { RequestedInterrupt } from "../runs/runs.ts";
 import { operationClusters, operations } from "../tables.ts";
 
 export type OperationRow = typeof operations.$inferSelect;
 
-/** Values, or SQL for times by the database's clock. */
-export type OperationChange = {
-  readonly [Field in keyof Omit<OperationRow, "id" | "revision">]?: OperationRow[Field] | SQL;
-};
+export type OperationChange = RowChange<typeof operations, "id" | "revision">;
 
 const NEW_FIELDS = [
   ...(["id", "kind", "state", "project", "actor", "reason", "clusterId", "restartOf", "restarts", "batch"] as const),
@@ -26,11 +23,13 @@ const NEW_FIELDS = [
 /** A new operation. Other columns have their defaults. */
 export type NewOperation = Pick<typeof operations.$inferInsert, Exclude<(typeof NEW_FIELDS)[number], "restartOf">>;
 
-const INSERT = bulkInsert(operations, NEW_FIELDS);
+const insertRows = bulkInsert(operations, NEW_FIELDS);
 
 export async function insertOperations(tx: Tx, rows: readonly NewOperation[]): Promise<void> {
-  const restarting = rows.map((row) => ({ ...row, restartOf: row.restarts?.[0] ?? null }));
-  if (rows.length > 0) await runStatement(tx, INSERT, [rowsText(restarting)]);
+  await insertRows(
+    tx,
+    rows.map((row) => ({ ...row, restartOf: row.restarts?.[0] ?? null })),
+  );
 }
 
 /** Lists an operation, in the transaction that inserts it, with clusters for which it was not requested. */
@@ -64,18 +63,11 @@ export async function keysInUse(
   wanted: readonly { readonly actor: string; readonly key: string }[],
 ): Promise<Set<string>> {
   if (wanted.length === 0) return new Set();
-  const ofActors = inArrayParam(
-    operations.actor,
-    wanted.map(({ actor }) => actor),
-  );
-  const withKeys = inArrayParam(
-    operations.idempotencyKey,
-    wanted.map(({ key }) => key),
-  );
+  const [actors, keys] = [wanted.map(({ actor }) => actor), wanted.map(({ key }) => key)];
   const rows = await reader
     .select({ actor: operations.actor, key: operations.idempotencyKey })
     .from(operations)
-    .where(and(ofActors, withKeys));
+    .where(and(inArrayParam(operations.actor, actors), inArrayParam(operations.idempotencyKey, keys)));
   return new Set(rows.map(({ actor, key }) => actorKey(actor, key ?? "")));
 }
 
@@ -83,36 +75,20 @@ export function actorKey(actor: string, key: string): string {
   return JSON.stringify([actor, key]);
 }
 
+const ofBatch = rowsBy(operations, operations.batch, { orderBy: [operations.createdAt, operations.id] });
+
 /** The operations of one request, oldest first. */
 export async function operationsOfBatch(reader: Reader, batch: string): Promise<OperationRow[]> {
-  return reader
-    .select()
-    .from(operations)
-    .where(eq(operations.batch, batch))
-    .orderBy(asc(operations.createdAt), asc(operations.id));
+  return ofBatch(reader, [batch]);
 }
 
-export async function lockOperation(tx: Tx, id: string): Promise<OperationRow | undefined> {
-  const [row] = await tx.select().from(operations).where(eq(operations.id, id)).for("no key update");
-  return row;
-}
+export const lockOperation = lockRowBy(operations, operations.id);
 
 /** Locks operations in the order of their ids. */
-export async function lockOperations(tx: Tx, ids: readonly string[]): Promise<Map<string, OperationRow>> {
-  const rows = await tx
-    .select()
-    .from(operations)
-    .where(inArrayParam(operations.id, ids))
-    .orderBy(asc(operations.id))
-    .for("no key update");
-  return new Map(rows.map((row) => [row.id, row]));
-}
+export const lockOperations = lockRowsBy(operations, operations.id);
 
 /** Locks those of the operations that no other transaction is changing. */
-export async function keepFreeOperations(tx: Tx, ids: readonly string[]): Promise<OperationRow[]> {
-  if (ids.length === 0) return [];
-  return tx.select().from(operations).where(inArrayParam(operations.id, ids)).for("share", { skipLocked: true });
-}
+export const keepFreeOperations = lockRowsBy(operations, operations.id, { strength: "share", skipLocked: true });
 
 /**
  * Unfinished operations with runs that should not wait: QUEUED ones, although a slot of `maxParallel` is free or the
@@ -133,17 +109,10 @@ export async function operationsOverlooked(reader: Reader, limit: number): Promi
   return [...rows].map(({ id }) => id);
 }
 
-export async function updateOperation(tx: Tx, id: string, change: OperationChange): Promise<void> {
-  await updateOperations(tx, [id], change);
-}
-
-async function updateOperations(tx: Tx, ids: readonly string[], change: OperationChange): Promise<void> {
-  if (ids.length === 0) return;
-  await tx
-    .update(operations)
-    .set({ ...(change as Partial<OperationRow>), revision: sql`${operations.revision} + 1` })
-    .where(inArrayParam(operations.id, ids));
-}
+/** Changes one operation, or several in the same way. */
+export const updateOperation: RowsUpdate<OperationChange> = updateBy(operations, operations.id, {
+  revision: sql`${operations.revision} + 1`,
+});
 
 /**
  * Records an interrupt on an operation, now by the database's clock. `seconds`: the time that a stop leaves to steps.
@@ -205,7 +174,7 @@ export async function lockInterrupts(tx: Tx, ids: readonly string[]): Promise<Ma
 
 /** Records the end of locked operations whose last runs have ended. */
 export async function finishOperations(tx: Tx, ids: readonly string[], state: OperationState): Promise<void> {
-  await updateOperations(tx, ids, { state, finishedAt: sql`now()` });
+  await updateOperation(tx, ids, { state, finishedAt: sql`now()` });
 }
 
 /** Records the first failure. Later ones do not replace it: operators look for the first. */

@@ -3,9 +3,8 @@
  * parameters.
  */
 import { Column, eq, is, sql } from "drizzle-orm";
-import type { InferSelectModel, SQL } from "drizzle-orm";
-import type { PgColumn, PgTable } from "drizzle-orm/pg-core";
-import type { Reader } from "./connect.ts";
+import type { SQL } from "drizzle-orm";
+import type { PgColumn } from "drizzle-orm/pg-core";
 
 /**
  * The column, of texts or UUIDs, is one of the values. PostgreSQL looks them up in an index, or its rows in a hash of
@@ -18,18 +17,6 @@ export function inArrayParam(column: PgColumn | SQL, values: readonly string[]):
   return unique.length === 1 && only !== undefined
     ? eq(column as PgColumn, only)
     : sql`${column} = any(${textArray(unique)}::${sql.raw(is(column, Column) ? column.getSQLType() : "text")}[])`;
-}
-
-/** Reads the rows of a table whose column has one of the values. */
-export function rowsBy<Table extends PgTable>(
-  table: Table,
-  column: PgColumn | SQL,
-): (reader: Reader, values: readonly string[]) => Promise<InferSelectModel<Table>[]> {
-  return async (reader, values) => {
-    if (values.length === 0) return [];
-    const rows = await reader.select().from<PgTable>(table).where(inArrayParam(column, values));
-    return rows as InferSelectModel<Table>[];
-  };
 }
 
 /** The values as an array literal. Drizzle would make each a parameter. */

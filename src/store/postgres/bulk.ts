@@ -1,45 +1,52 @@
 /**
  * One statement that changes many rows, each in its own way, so that several runs at a boundary cost as many round
- * trips as one. The rows are one JSON parameter (`rowsText`), so the text of the statement is constant.
+ * trips as one. The rows are one JSON parameter, so the text of the statement is constant.
  *
  * PostgreSQL estimates any such list at 100 rows. Joined with it alone, a table is read as a whole, so a statement that
  * changes rows also names them in an array, by which they are looked up in the index.
  */
 import { getColumns, getTableName } from "drizzle-orm";
+import type { InferInsertModel, InferSelectModel } from "drizzle-orm";
 import type { PgColumn, PgTable } from "drizzle-orm/pg-core";
 import { storableText } from "../../runtime/text.ts";
+import type { Tx } from "./connect.ts";
+import { runStatement } from "./statements.ts";
 
-type Fields<Table extends PgTable> = Extract<keyof Table["_"]["columns"], string>;
+type Fields<Table extends PgTable> = Extract<keyof InferSelectModel<Table>, string>;
+
+/** A change of one row, which its key names. Fields that a change lacks stay as they are; null clears. */
+type BulkChange<Table extends PgTable, Key extends Fields<Table>, Changed extends Fields<Table>> = Pick<
+  InferSelectModel<Table>,
+  Key
+> & { readonly change: { readonly [Field in Changed]?: InferSelectModel<Table>[Field] } };
 
 /**
- * The text of a statement whose first parameter is a JSON list of `{ <key fields>, change: { <field>: value } }`, and
- * whose second one is an array with the values of the first key field. Fields that a change lacks stay as they are;
- * null clears. `also`: further assignments, as SQL. `from` and `where` may name more tables; the list is the relation
- * `given`, with a column `change` and one for each key field.
+ * Changes rows, and returns what `returning` names. `also`: further assignments, as SQL. `with`, `from` and `where` may
+ * name more tables; the list is the relation `given`, with a column `change` and one for each key field, and `$2` an
+ * array with the values of the first key field.
  *
- * `isForMany`: for lists of thousands; the statement has the first parameter alone. With the array, PostgreSQL may
- * compare each row of the table with each row of the list: 10,000 took 18 s, and 1 s without.
+ * `isForMany`: for lists of thousands; the statement has no array. With it, PostgreSQL may compare each row of the
+ * table with each row of the list: 10,000 took 18 s, and 1 s without.
  */
-export function bulkUpdate<Table extends PgTable>(
+export function bulkUpdate<
+  Table extends PgTable,
+  Key extends Fields<Table>,
+  Changed extends Fields<Table>,
+  Returned extends object = object,
+>(
   table: Table,
-  {
-    key,
-    fields,
-    also = [],
-    from = "",
-    where = "",
-    returning = "",
-    isForMany = false,
-  }: {
-    readonly key: readonly [Fields<Table>, ...Fields<Table>[]];
-    readonly fields: readonly Fields<Table>[];
+  statement: {
+    readonly key: readonly [Key, ...Key[]];
+    readonly fields: readonly Changed[];
     readonly also?: readonly string[];
+    readonly with?: string;
     readonly from?: string;
     readonly where?: string;
     readonly returning?: string;
     readonly isForMany?: boolean;
   },
-): string {
+): (tx: Tx, changes: readonly BulkChange<Table, Key, Changed>[]) => Promise<Returned[]> {
+  const { key, fields, also = [], from, where, returning, isForMany = false } = statement;
   const name = getTableName(table);
   const column = columnsOf(table);
   const assignments = fields.map((field) => {
@@ -50,12 +57,18 @@ export function bulkUpdate<Table extends PgTable>(
   const same = key.map((field) => `${name}."${column(field).name}" = given."${field}"`);
   const [first] = key;
   const named = `${name}."${column(first).name}" = any($2::${column(first).getSQLType()}[])`;
-  return [
+  const text = [
+    ...(statement.with ? [`with ${statement.with}`] : []),
     `update ${name} set ${[...assignments, ...also].join(", ")}`,
-    `from json_to_recordset($1::text::json) as given(${[...keys, "change jsonb"].join(", ")})${from && `, ${from}`}`,
-    `where ${[...(isForMany ? [] : [named]), ...same, ...(where === "" ? [] : [where])].join(" and ")}`,
-    ...(returning === "" ? [] : [`returning ${returning}`]),
+    `from json_to_recordset($1::text::json) as given(${[...keys, "change jsonb"].join(", ")})${from ? `, ${from}` : ""}`,
+    `where ${[...(isForMany ? [] : [named]), ...same, ...(where ? [where] : [])].join(" and ")}`,
+    ...(returning ? [`returning ${returning}`] : []),
   ].join("\n");
+  return async (tx, changes) => {
+    if (changes.length === 0) return [];
+    const values = isForMany ? [] : [changes.map((change) => change[first])];
+    return runStatement<Returned>(tx, text, [rowsText(changes), ...values]);
+  };
 }
 
 /** Rows as an insert of Drizzle takes them at once: it makes each value a parameter, and a statement takes 65,534. */
@@ -63,19 +76,24 @@ export function* slicesOf<Row>(rows: readonly Row[], size = 1000): Generator<Row
   for (let from = 0; from < rows.length; from += size) yield rows.slice(from, from + size);
 }
 
-/**
- * The text of a statement that inserts rows. Its one parameter is a JSON list of them; fields that are not named get
- * their defaults.
- */
-export function bulkInsert<Table extends PgTable>(table: Table, fields: readonly Fields<Table>[]): string {
+/** Inserts rows. Fields that are not named get their defaults. */
+export function bulkInsert<Table extends PgTable, Field extends Extract<keyof InferInsertModel<Table>, string>>(
+  table: Table,
+  fields: readonly Field[],
+): (tx: Tx, rows: readonly Pick<InferInsertModel<Table>, Field>[]) => Promise<void> {
   const column = columnsOf(table);
   const names = fields.map((field) => `"${column(field).name}"`);
   const values = fields.map((field) => (isJson(column(field)) ? `nullif("${field}", 'null')` : `"${field}"`));
-  const shape = fields.map((field) => `"${field}" ${column(field).getSQLType()}`);
-  return `insert into ${getTableName(table)} (${names.join(", ")}) select ${values.join(", ")} from json_to_recordset($1::text::json) as given(${shape.join(", ")})`;
+  const shape = fields.map(
+    (field) => `"${field}" ${column(field).getSQLType()}${column(field).dimensions ? "[]" : ""}`,
+  );
+  const text = `insert into ${getTableName(table)} (${names.join(", ")}) select ${values.join(", ")} from json_to_recordset($1::text::json) as given(${shape.join(", ")})`;
+  return async (tx, rows) => {
+    if (rows.length > 0) await runStatement(tx, text, [rowsText(rows)]);
+  };
 }
 
-function columnsOf<Table extends PgTable>(table: Table): (field: Fields<Table>) => PgColumn {
+function columnsOf(table: PgTable): (field: string) => PgColumn {
   const columns = getColumns(table) as unknown as Readonly<Record<string, PgColumn>>;
   return (field) => {
     const found = columns[field];

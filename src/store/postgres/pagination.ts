@@ -34,7 +34,7 @@ type SortKey = PgColumn | SQL;
 interface PageOrder {
   readonly column: SortKey;
   readonly id: PgColumn | SQL;
-  readonly descending: boolean;
+  readonly descending?: boolean;
 }
 
 /** WHERE and ORDER BY of a page. Read one row more than `limit`, so that `cutPage` sees whether more follow. */
@@ -44,18 +44,20 @@ export interface PageClauses {
   readonly orderBy: readonly SQL[];
 }
 
-export function pageClauses(request: PageRequest, order: PageOrder): PageClauses {
-  const { column, id, descending } = order;
+/** The clauses of a page of a list in this order. */
+export function ordered({ column, id, descending = false }: PageOrder): (request: PageRequest) => PageClauses {
   const type = sql.raw(typeOf(column).replace(/\(\d+\)/, ""));
   const beyond = ({ key, id: rowId }: PageKey, forward: boolean): SQL =>
     forward !== descending
       ? sql`(${column}, ${id}) > (${key}::${type}, ${rowId}::uuid)`
       : sql`(${column}, ${id}) < (${key}::${type}, ${rowId}::uuid)`;
-  const way = descending !== (request.fromEnd ?? false) ? desc : asc;
-  return {
-    request,
-    where: and(request.after && beyond(request.after, true), request.before && beyond(request.before, false)),
-    orderBy: [way(column), way(id)],
+  return (request) => {
+    const way = descending !== (request.fromEnd ?? false) ? desc : asc;
+    return {
+      request,
+      where: and(request.after && beyond(request.after, true), request.before && beyond(request.before, false)),
+      orderBy: [way(column), way(id)],
+    };
   };
 }
 
@@ -73,51 +75,62 @@ export function cutPage<Row>(rows: readonly Row[], request: PageRequest<unknown>
 }
 
 /** The clauses of a page by number. */
-export function numberedClauses(request: NumberedRequest, column: PgColumn): PageClauses {
-  const { after, before, fromEnd } = request;
-  return {
-    request,
-    where: and(
-      after === undefined ? undefined : gt(column, after),
-      before === undefined ? undefined : lt(column, before),
-    ),
-    orderBy: [(fromEnd ? desc : asc)(column)],
+export function numbered(column: PgColumn): (request: NumberedRequest) => PageClauses {
+  return (request) => {
+    const { after, before, fromEnd } = request;
+    return {
+      request,
+      where: and(
+        after === undefined ? undefined : gt(column, after),
+        before === undefined ? undefined : lt(column, before),
+      ),
+      orderBy: [(fromEnd ? desc : asc)(column)],
+    };
   };
 }
 
-/** A page of the matching rows of a table. */
-export async function pageOf<Table extends PgTable>(
-  reader: Reader,
+/** Pages of the matching rows of a table, and their number. */
+export function listOf<Table extends PgTable, Filter, Request>(
   table: Table,
-  matching: SQL | undefined,
-  { request, where, orderBy }: PageClauses,
-): Promise<Page<InferSelectModel<Table>>> {
-  const rows = await reader
-    .select()
-    .from<PgTable>(table)
-    .where(and(matching, where))
-    .orderBy(...orderBy)
-    .limit(request.limit + 1);
-  return cutPage(rows as InferSelectModel<Table>[], request);
+  /** `asked`: of a page; the condition may leave out rows that are not on it. */
+  matching: (filter: Filter, asked?: Request) => SQL | undefined,
+  clauses: (request: Request) => PageClauses,
+) {
+  return {
+    async page(reader: Reader, filter: Filter, asked: Request): Promise<Page<InferSelectModel<Table>>> {
+      const { request, where, orderBy } = clauses(asked);
+      const rows = await reader
+        .select()
+        .from<PgTable>(table)
+        .where(and(matching(filter, asked), where))
+        .orderBy(...orderBy)
+        .limit(request.limit + 1);
+      return cutPage(rows as InferSelectModel<Table>[], request);
+    },
+    count: async (reader: Reader, filter: Filter): Promise<number> => reader.$count(table, matching(filter)),
+  };
 }
 
 /** The column with the parent's id, or a condition on that. */
-type Below = PgColumn | ((parent: SQL) => SQL | undefined);
+type Below<Asked> = PgColumn | ((parent: SQL, asked: Asked) => SQL | undefined);
 
-function isBelow(below: Below, parent: SQL): SQL | undefined {
-  return typeof below === "function" ? below(parent) : sql`${below} = ${parent}`;
+const PARENT = sql`parent.id`;
+
+function isBelow<Asked>(below: Below<Asked>, asked: Asked): SQL | undefined {
+  return typeof below === "function" ? below(PARENT, asked) : sql`${below} = ${PARENT}`;
 }
 
 /**
  * The first rows of each of several parents, in one statement. It is a lateral join: each parent's rows are looked up
- * in an index, and at most `of.limit` of them are read. The parent's id is a UUID unless `of.idType` is given.
+ * in an index, and at most `of.limit` of them are read. `where` is a condition on `PARENT`, which is a UUID unless
+ * `idType` is given.
  */
 export async function rowsBelow<Table extends PgTable>(
   reader: Reader,
   table: Table,
   parents: readonly string[],
   of: {
-    readonly below: Below;
+    readonly where: (parent: SQL) => SQL | undefined;
     readonly orderBy: readonly SQL[];
     readonly limit: number;
     readonly idType?: "text";
@@ -126,9 +139,9 @@ export async function rowsBelow<Table extends PgTable>(
   const found = new Map(parents.map((parent): [string, InferSelectModel<Table>[]] => [parent, []]));
   if (parents.length === 0) return found;
   const page = reader
-    .select({ parent: sql<string>`parent.id`.as("parent"), ...getColumns(table) })
+    .select({ parent: sql<string>`${PARENT}`.as("parent"), ...getColumns(table) })
     .from(table as PgTable)
-    .where(isBelow(of.below, sql`parent.id`))
+    .where(of.where(PARENT))
     .orderBy(...of.orderBy)
     .limit(of.limit)
     .as("page");
@@ -142,40 +155,35 @@ export async function rowsBelow<Table extends PgTable>(
   return found;
 }
 
-/** The number of matching rows of each of several parents, in one statement. */
-export async function countsBelow(
-  reader: Reader,
-  table: PgTable,
-  parents: readonly string[],
-  below: Below,
-): Promise<Map<string, number>> {
-  const rows = (await reader.execute(
-    sql`select parent.id, (select count(*)::int from ${table} where ${isBelow(below, sql`parent.id`)}) as count
-      from (select distinct value::uuid as id from jsonb_array_elements_text(${JSON.stringify(parents)}::text::jsonb)) parent`,
-  )) as unknown as readonly { readonly id: string; readonly count: number }[];
-  return new Map(rows.map(({ id, count }) => [id, count]));
-}
-
-/** Counts the rows of a table for each of several parents. */
-export function countsBy(table: PgTable, below: Below) {
-  return async (reader: Reader, parents: readonly string[]): Promise<Map<string, number>> =>
-    countsBelow(reader, table, parents, below);
-}
-
-/** A page of the matching rows of each of several parents, as in `rowsBelow`. */
-export async function pagesBelow<Table extends PgTable>(
-  reader: Reader,
+/** Pages of the rows of each of several parents, as in `rowsBelow`, and their numbers; each is one statement. */
+export function listsBelow<Table extends PgTable, Asked, Request>(
   table: Table,
-  parents: readonly string[],
-  { below, page }: { readonly below: Below; readonly page: PageClauses },
-): Promise<Map<string, Page<InferSelectModel<Table>>>> {
-  const { request, where, orderBy } = page;
-  const rows = await rowsBelow(reader, table, parents, {
-    below: (parent) => and(isBelow(below, parent), where),
-    orderBy,
-    limit: request.limit + 1,
-  });
-  return new Map([...rows].map(([parent, found]) => [parent, cutPage(found, request)]));
+  below: Below<Asked>,
+  clauses: (request: Request) => PageClauses,
+) {
+  return {
+    async pages(
+      reader: Reader,
+      parents: readonly string[],
+      asked: Request & Asked,
+    ): Promise<Map<string, Page<InferSelectModel<Table>>>> {
+      const { request, where, orderBy } = clauses(asked);
+      const matching = and(isBelow(below, asked), where);
+      const rows = await rowsBelow(reader, table, parents, {
+        where: () => matching,
+        orderBy,
+        limit: request.limit + 1,
+      });
+      return new Map([...rows].map(([parent, found]) => [parent, cutPage(found, request)]));
+    },
+    async counts(reader: Reader, parents: readonly string[], asked: Asked): Promise<Map<string, number>> {
+      const rows = (await reader.execute(
+        sql`select parent.id, (select count(*)::int from ${table} where ${isBelow(below, asked)}) as count
+          from (select distinct value::uuid as id from jsonb_array_elements_text(${JSON.stringify(parents)}::text::jsonb)) parent`,
+      )) as unknown as readonly { readonly id: string; readonly count: number }[];
+      return new Map(rows.map(({ id, count }) => [id, count]));
+    },
+  };
 }
 
 // ---- cursors: opaque to clients, the key and the id of a row, made here or by the database

@@ -1,9 +1,11 @@
 /** Sessions of the agent that machines boot from a ramdisk. */
-import { and, desc, eq, isNotNull, isNull, sql } from "drizzle-orm";
+import { and, eq, isNotNull, isNull, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import { pick } from "../../runtime/pick.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
+import { newestRow } from "../postgres/table-queries.ts";
+import type { RowChange } from "../postgres/table-queries.ts";
 import type { AgentIdentity, StoredJson, StoredTask, TaskIdentity } from "../records.ts";
 import type { Keyring } from "../secrets/keyring.ts";
 import { mapSecrets, SECRETS } from "../secrets/secrets.ts";
@@ -60,42 +62,28 @@ export async function agentSessionById(reader: Reader, id: string): Promise<Agen
   return row;
 }
 
+const NEWEST_FIRST = [agentSessions.openedAt, agentSessions.id];
+
 /** The newest session of a run. */
 export async function newestAgentSession(reader: Reader, runId: string): Promise<AgentSessionRow | undefined> {
-  return newestSession(reader, eq(agentSessions.runId, runId));
+  return newestRow(reader, agentSessions, eq(agentSessions.runId, runId), NEWEST_FIRST);
 }
 
 /** The newest session of a node, whichever run has opened it. */
 export async function newestSessionOfNode(reader: Reader, nodeId: string): Promise<AgentSessionRow | undefined> {
-  return newestSession(reader, eq(agentSessions.nodeId, nodeId));
-}
-
-async function newestSession(reader: Reader, of: SQL): Promise<AgentSessionRow | undefined> {
-  const [row] = await reader
-    .select()
-    .from(agentSessions)
-    .where(of)
-    .orderBy(desc(agentSessions.openedAt), desc(agentSessions.id))
-    .limit(1);
-  return row;
+  return newestRow(reader, agentSessions, eq(agentSessions.nodeId, nodeId), NEWEST_FIRST);
 }
 
 /** The open session of the node with one of the MACs whose agent boots, or was booted, over the network. */
 export async function sessionToBoot(reader: Reader, macs: readonly string[]): Promise<AgentSessionRow | undefined> {
   if (macs.length === 0) return undefined;
+  const isOpen = and(isNull(agentSessions.endedAt), sql`not ${IS_OVER}`);
   const [row] = await reader
     .select({ session: agentSessions })
     .from(nodeMacs)
     .innerJoin(agentSessions, eq(agentSessions.nodeId, nodeMacs.nodeId))
     .innerJoin(runs, eq(runs.id, agentSessions.runId))
-    .where(
-      and(
-        inArrayParam(nodeMacs.mac, macs),
-        eq(agentSessions.medium, "NETWORK"),
-        isNull(agentSessions.endedAt),
-        sql`not ${IS_OVER}`,
-      ),
-    )
+    .where(and(inArrayParam(nodeMacs.mac, macs), eq(agentSessions.medium, "NETWORK"), isOpen))
     .limit(1);
   return row?.session;
 }
@@ -135,7 +123,7 @@ export async function endSessionsOfEndedRuns(tx: Tx, limit: number): Promise<num
 /** Changes the sessions that match, and returns their number. */
 async function changeSessions(
   tx: Tx,
-  change: { readonly [Field in keyof AgentSessionRow]?: AgentSessionRow[Field] | SQL },
+  change: RowChange<typeof agentSessions>,
   which: SQL | undefined,
 ): Promise<number> {
   const rows = await tx

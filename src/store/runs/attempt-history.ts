@@ -4,9 +4,8 @@
  */
 import { and, asc, desc, eq, gte, isNotNull, lt, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
-import type { Reader } from "../postgres/database.ts";
-import { pageOf } from "../postgres/pagination.ts";
-import type { Page, PageRequest } from "../postgres/pagination.ts";
+import { listOf } from "../postgres/pagination.ts";
+import type { PageRequest } from "../postgres/pagination.ts";
 import { attempts } from "../tables.ts";
 import type { AttemptRow } from "./attempts.ts";
 
@@ -31,23 +30,19 @@ export type AttemptKey = Pick<AttemptRow, "startedAt" | "runId" | "step" | "numb
 
 const ORDER = [attempts.startedAt, attempts.runId, attempts.step, attempts.number] as const;
 
-export async function attemptsPage(
-  reader: Reader,
-  filter: AttemptFilter,
-  request: PageRequest<AttemptKey>,
-): Promise<Page<AttemptRow>> {
-  const { after, before, fromEnd } = request;
-  const way = fromEnd ? asc : desc;
-  return pageOf(reader, attempts, condition(filter), {
-    request,
-    where: and(after && sql`(${PLACE}) < (${placeOf(after)})`, before && sql`(${PLACE}) > (${placeOf(before)})`),
-    orderBy: ORDER.map((column) => way(column)),
-  });
-}
-
-export async function countAttempts(reader: Reader, filter: AttemptFilter): Promise<number> {
-  return reader.$count(attempts, condition(filter));
-}
+export const { page: attemptsPage, count: countAttempts } = listOf(
+  attempts,
+  condition,
+  (request: PageRequest<AttemptKey>) => {
+    const { after, before, fromEnd } = request;
+    const way = fromEnd ? asc : desc;
+    return {
+      request,
+      where: and(after && sql`(${PLACE}) < (${placeOf(after)})`, before && sql`(${PLACE}) > (${placeOf(before)})`),
+      orderBy: ORDER.map((column) => way(column)),
+    };
+  },
+);
 
 const PLACE = sql.join([...ORDER], sql`, `);
 

@@ -1,9 +1,9 @@
 /** Attempts at the steps of runs, with progress and result. */
-import { and, asc, desc, eq, isNull, lte, sql } from "drizzle-orm";
+import { and, asc, desc, eq, getColumns, isNull, sql } from "drizzle-orm";
 import { inArrayParam } from "../postgres/array-parameter.ts";
-import { runStatement } from "../postgres/statements.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
-import { bulkUpdate, bulkInsert, rowsText } from "../postgres/bulk.ts";
+import { bulkUpdate, bulkInsert } from "../postgres/bulk.ts";
+import { rowsBy } from "../postgres/table-queries.ts";
 import type { StoredJson } from "../records.ts";
 import { attempts, runs } from "../tables.ts";
 
@@ -29,8 +29,6 @@ const NEW_FIELDS = [
  */
 type NewAttempt = Pick<AttemptRow, (typeof NEW_FIELDS)[number]> & { readonly timeoutSeconds: number };
 
-const BEGIN_EACH = bulkInsert(attempts, [...NEW_FIELDS, "state", "startedAt", "deadlineAt"]);
-
 /** The row of a new attempt. `now`: by the database's clock. */
 export function newAttempt({ timeoutSeconds, ...attempt }: NewAttempt, now: Date): AttemptRow {
   return {
@@ -53,9 +51,7 @@ export function newAttempt({ timeoutSeconds, ...attempt }: NewAttempt, now: Date
   };
 }
 
-export async function beginAttempts(tx: Tx, rows: readonly AttemptRow[]): Promise<void> {
-  if (rows.length > 0) await runStatement(tx, BEGIN_EACH, [rowsText(rows)]);
-}
+export const beginAttempts = bulkInsert(attempts, [...NEW_FIELDS, "state", "startedAt", "deadlineAt"]);
 
 const CHANGEABLE_FIELDS = [
   "state",
@@ -76,7 +72,7 @@ const CHANGEABLE_FIELDS = [
 /** A change by the worker that claimed the run. */
 export type ClaimedAttemptChange = { readonly [Field in (typeof CHANGEABLE_FIELDS)[number]]?: AttemptRow[Field] };
 
-const CHANGE_CLAIMED = bulkUpdate(attempts, {
+const changeEach = bulkUpdate(attempts, {
   key: ["runId", "step", "number"],
   fields: [...CHANGEABLE_FIELDS, "aborted"],
 });
@@ -86,11 +82,10 @@ export async function changeClaimedAttempts(
   tx: Tx,
   changes: readonly (Pick<AttemptRow, "runId" | "step" | "number"> & { readonly change: ClaimedAttemptChange })[],
 ): Promise<void> {
-  if (changes.length === 0) return;
   const rows = changes.map((one) =>
     one.change.state === "ABORTED" ? { ...one, change: { ...one.change, aborted: true } } : one,
   );
-  await runStatement(tx, CHANGE_CLAIMED, [rowsText(rows), rows.map(({ runId }) => runId)]);
+  await changeEach(tx, rows);
 }
 
 /** Ends or parks an attempt. */
@@ -118,40 +113,35 @@ export async function abortAttempts(tx: Tx, runIds: readonly string[]): Promise<
 /** An attempt, and whether its deadline has passed by the database's clock. */
 export type TimedAttempt = AttemptRow & { readonly expired: boolean };
 
+const TIMED = { ...getColumns(attempts), expired: sql<boolean>`${attempts.deadlineAt} <= now()` };
+
 /** The newest attempt at one step of a run. */
 export async function latestAttempt(reader: Reader, runId: string, step: number): Promise<TimedAttempt | undefined> {
   const [row] = await reader
-    .select({ attempt: attempts, expired: EXPIRED })
+    .select(TIMED)
     .from(attempts)
     .where(and(eq(attempts.runId, runId), eq(attempts.step, step)))
     .orderBy(desc(attempts.number))
     .limit(1);
-  return row && { ...row.attempt, expired: row.expired };
+  return row;
 }
-
-const EXPIRED = sql<boolean>`${lte(attempts.deadlineAt, sql`now()`)}`;
 
 /** The newest attempt at the step that each run is at. */
 export async function attemptsUnderWay(reader: Reader, runIds: readonly string[]): Promise<Map<string, TimedAttempt>> {
   if (runIds.length === 0) return new Map();
   const rows = await reader
-    .select({ attempt: attempts, expired: EXPIRED })
+    .select(TIMED)
     .from(attempts)
     .innerJoin(runs, and(eq(runs.id, attempts.runId), eq(runs.position, attempts.step)))
     .where(inArrayParam(runs.id, runIds))
     .orderBy(asc(attempts.number));
-  return new Map(rows.map(({ attempt, expired }) => [attempt.runId, { ...attempt, expired }]));
+  return new Map(rows.map((attempt) => [attempt.runId, attempt]));
 }
 
 /** All attempts of some runs, in the order they were made. */
-export async function attemptsOf(reader: Reader, runIds: readonly string[]): Promise<AttemptRow[]> {
-  if (runIds.length === 0) return [];
-  return reader
-    .select()
-    .from(attempts)
-    .where(inArrayParam(attempts.runId, runIds))
-    .orderBy(asc(attempts.runId), asc(attempts.step), asc(attempts.number));
-}
+export const attemptsOf = rowsBy(attempts, attempts.runId, {
+  orderBy: [attempts.runId, attempts.step, attempts.number],
+});
 
 /** Results of steps, each from its last success: in the run, or in the runs that it restarts. */
 export async function latestOutputs(
@@ -159,7 +149,7 @@ export async function latestOutputs(
   runId: string,
   labels: readonly string[],
 ): Promise<{ readonly label: string; readonly driver: string; readonly output: StoredJson }[]> {
-  const rows = await reader.execute<{ label: string; driver: string; output: StoredJson }>(sql`
+  return reader.execute<{ label: string; driver: string; output: StoredJson }>(sql`
     with recursive chain as (
       select id, restart_of, 0 as age from runs where id = ${runId}
       union all
@@ -168,7 +158,6 @@ export async function latestOutputs(
     select distinct on (label, driver) label, driver, output from ${attempts} join chain on chain.id = ${attempts.runId}
     where ${inArrayParam(attempts.label, labels)} and state = 'SUCCEEDED'
     order by label, driver, age, number desc`);
-  return [...rows];
 }
 
 /** Succeeded steps by run, which a restart skips. */

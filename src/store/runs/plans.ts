@@ -1,12 +1,12 @@
 /** Plans by their hash. Each is stored once for all its runs. */
-import { inArrayParam } from "../postgres/array-parameter.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
-import { slicesOf } from "../postgres/bulk.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
+import { insertInto, rowsBy } from "../postgres/table-queries.ts";
 import type { Plan } from "../records.ts";
 import { plans } from "../tables.ts";
 
-const PLANS_A_STATEMENT = 500;
+const insertPlans = insertInto(plans, { skipsExisting: true });
+const readPlans = rowsBy(plans, plans.hash);
 
 /** Stores new plans and returns the hashes of all, in order. `isStored`: whether a plan is known to be stored. */
 export async function storePlans(
@@ -21,13 +21,11 @@ export async function storePlans(
     .filter(([hash]) => !isStored(hash))
     .toSorted(([a], [b]) => (a < b ? -1 : 1))
     .map(([hash, plan]) => ({ hash, plan }));
-  for (const slice of slicesOf(rows, PLANS_A_STATEMENT)) await tx.insert(plans).values(slice).onConflictDoNothing();
+  await insertPlans(tx, rows);
   return wanted.map((plan) => known.get(plan) ?? "");
 }
 
 /** Plans are immutable, so callers may cache them. */
 export async function plansByHashes(reader: Reader, hashes: readonly string[]): Promise<Map<string, Plan>> {
-  if (hashes.length === 0) return new Map();
-  const rows = await reader.select().from(plans).where(inArrayParam(plans.hash, hashes));
-  return new Map(rows.map(({ hash, plan }) => [hash, plan]));
+  return new Map((await readPlans(reader, hashes)).map(({ hash, plan }) => [hash, plan]));
 }

@@ -1,7 +1,7 @@
 /** Rejected callbacks, kept with their run. */
-import { asc, eq } from "drizzle-orm";
-import { inArrayParam } from "../postgres/array-parameter.ts";
+import { eq } from "drizzle-orm";
 import type { Reader, Tx } from "../postgres/database.ts";
+import { rowsBy } from "../postgres/table-queries.ts";
 import { rejectedCallbacks } from "../tables.ts";
 
 export type RejectedCallbackKind = (typeof rejectedCallbacks.$inferSelect)["kind"];
@@ -29,11 +29,6 @@ export async function countRejectedCallbacks(reader: Reader, runId: string): Pro
 }
 
 /** Rejected callbacks of some runs, oldest first. */
-export async function rejectedCallbacksOf(reader: Reader, runIds: readonly string[]): Promise<RejectedCallbackRow[]> {
-  if (runIds.length === 0) return [];
-  return reader
-    .select()
-    .from(rejectedCallbacks)
-    .where(inArrayParam(rejectedCallbacks.runId, runIds))
-    .orderBy(asc(rejectedCallbacks.runId), asc(rejectedCallbacks.at), asc(rejectedCallbacks.id));
-}
+export const rejectedCallbacksOf = rowsBy(rejectedCallbacks, rejectedCallbacks.runId, {
+  orderBy: [rejectedCallbacks.runId, rejectedCallbacks.at, rejectedCallbacks.id],
+});

@@ -2,6 +2,7 @@
 import { and, asc, eq, isNull, ne, sql } from "drizzle-orm";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Tx } from "../postgres/database.ts";
+import { lockRowsBy, rowsBy } from "../postgres/table-queries.ts";
 import type { RunRow } from "./runs.ts";
 import { nodes, operations, runs, site } from "../tables.ts";
 
@@ -77,24 +78,17 @@ export async function lockUnfinishedRuns(
     .for("no key update", skipLocked ? { skipLocked } : {});
 }
 
+const queuedRuns = rowsBy(runs, runs.nodeId, { where: and(isNull(runs.finishedAt), eq(runs.state, "QUEUED")) });
+const lockStarted = lockRowsBy(runs, runs.nodeId, { where: and(isNull(runs.finishedAt), ne(runs.state, "QUEUED")) });
+
 /**
  * Unfinished runs of nodes. Started runs are locked in the order of their nodes. QUEUED runs are only read:
  * transactions that start or end them skip locked ones.
  */
 export async function lockBegunRuns(tx: Tx, nodeIds: readonly string[]): Promise<RunRow[]> {
-  if (nodeIds.length === 0) return [];
-  const unfinished = and(inArrayParam(runs.nodeId, nodeIds), isNull(runs.finishedAt));
   // QUEUED runs first: one that starts between the two statements is found by the second.
-  const queued = await tx
-    .select()
-    .from(runs)
-    .where(and(unfinished, eq(runs.state, "QUEUED")));
-  const begun = await tx
-    .select()
-    .from(runs)
-    .where(and(unfinished, ne(runs.state, "QUEUED")))
-    .orderBy(asc(runs.nodeId))
-    .for("no key update");
+  const queued = await queuedRuns(tx, nodeIds);
+  const begun = await lockStarted(tx, nodeIds);
   const locked = new Set(begun.map(({ nodeId }) => nodeId));
   return [...begun, ...queued.filter(({ nodeId }) => !locked.has(nodeId))];
 }

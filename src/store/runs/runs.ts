@@ -3,14 +3,14 @@
  * checks it.
  */
 import { and, asc, eq, gt, isNull, sql } from "drizzle-orm";
-import type { SQL } from "drizzle-orm";
 import type { FinalRunState, RunState, Interrupt } from "../../lifecycle/operation-states.ts";
-import { inArrayParam, rowsBy, textArray } from "../postgres/array-parameter.ts";
-import { runStatement } from "../postgres/statements.ts";
+import { pick } from "../../runtime/pick.ts";
+import { inArrayParam, textArray } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
-import { bulkUpdate, rowsText } from "../postgres/bulk.ts";
-import { countsBelow, numberedClauses, pagesBelow } from "../postgres/pagination.ts";
-import type { NumberedRequest, Page } from "../postgres/pagination.ts";
+import { bulkUpdate } from "../postgres/bulk.ts";
+import { listsBelow, numbered } from "../postgres/pagination.ts";
+import { rowsBy, rowVersions, updateBy } from "../postgres/table-queries.ts";
+import type { RowChange, RowsUpdate, RowVersion } from "../postgres/table-queries.ts";
 import { LEASE } from "./run-claims.ts";
 import { operations, runs } from "../tables.ts";
 
@@ -19,10 +19,7 @@ export type RunRow = typeof runs.$inferSelect;
 /** `leg` of a run whose node has entered no leg yet. */
 export const UNTOUCHED = -1;
 
-/** Values, or SQL for times by the database's clock. */
-export type RunChange = {
-  readonly [Field in keyof Omit<RunRow, "id" | "revision" | "updatedAt">]?: RunRow[Field] | SQL;
-};
+export type RunChange = RowChange<typeof runs, "id" | "revision" | "updatedAt">;
 
 const CHANGEABLE_FIELDS = [
   ...([
@@ -49,7 +46,8 @@ const CHANGEABLE_FIELDS = [
 /** A change by the worker that claimed the run. */
 export type ClaimedRunChange = { readonly [Field in (typeof CHANGEABLE_FIELDS)[number]]?: RunRow[Field] };
 
-const CHANGE_CLAIMED = bulkUpdate(runs, {
+/** Changes locked runs, each in its own way. */
+export const changeClaimedRuns = bulkUpdate(runs, {
   key: ["id"],
   fields: CHANGEABLE_FIELDS,
   also: [
@@ -61,26 +59,11 @@ const CHANGE_CLAIMED = bulkUpdate(runs, {
   ],
 });
 
-/** Changes locked runs, each in its own way. */
-export async function changeClaimedRuns(
-  tx: Tx,
-  changes: readonly { readonly id: string; readonly change: ClaimedRunChange }[],
-): Promise<void> {
-  if (changes.length > 0) await runStatement(tx, CHANGE_CLAIMED, [rowsText(changes), changes.map(({ id }) => id)]);
-}
-
-export async function updateRun(tx: Tx, id: string, change: RunChange): Promise<void> {
-  await updateRuns(tx, [id], change);
-}
-
-/** Changes several runs in the same way. */
-export async function updateRuns(tx: Tx, ids: readonly string[], change: RunChange): Promise<void> {
-  if (ids.length === 0) return;
-  await tx
-    .update(runs)
-    .set({ ...(change as Partial<RunRow>), revision: sql`${runs.revision} + 1`, updatedAt: sql`clock_timestamp()` })
-    .where(inArrayParam(runs.id, ids));
-}
+/** Changes one run, or several in the same way. */
+export const updateRuns: RowsUpdate<RunChange> = updateBy(runs, runs.id, {
+  revision: sql`${runs.revision} + 1`,
+  updatedAt: sql`clock_timestamp()`,
+});
 
 /** An interrupt, with who requested it and why. */
 export interface RequestedInterrupt {
@@ -145,29 +128,19 @@ export const runsByIds = rowsBy(runs, runs.id);
 /** The runs of one operation, or of one node. */
 export type RunsOf = { readonly operationId: string } | { readonly nodeId: string };
 
-/** Up to `limit` runs after one. The version differs after each change of the row. */
+/** Up to `limit` runs after one. */
 export async function runVersionsAfter(
   reader: Reader,
   of: RunsOf,
   after: RunRow | null,
   limit: number,
-): Promise<{ id: string; version: string }[]> {
+): Promise<RowVersion[]> {
   const isOne = "operationId" in of ? eq(runs.operationId, of.operationId) : eq(runs.nodeId, of.nodeId);
-  return reader
-    .select({ id: runs.id, version: sql<string>`${runs}.xmin::text` })
-    .from(runs)
-    .where(and(isOne, after ? gt(runs.id, after.id) : undefined))
-    .orderBy(asc(runs.id))
-    .limit(limit);
+  const later = after ? gt(runs.id, after.id) : undefined;
+  return rowVersions(reader, runs, and(isOne, later), { orderBy: [runs.id], limit });
 }
 
-export async function unfinishedRuns(reader: Reader, nodeIds: readonly string[]): Promise<RunRow[]> {
-  if (nodeIds.length === 0) return [];
-  return reader
-    .select()
-    .from(runs)
-    .where(and(inArrayParam(runs.nodeId, nodeIds), isNull(runs.finishedAt)));
-}
+export const unfinishedRuns = rowsBy(runs, runs.nodeId, { where: isNull(runs.finishedAt) });
 
 /** A step of the run waits for a time or a callback, and nothing ends the run. `stepWaits` is the same of a row. */
 export const STEP_WAITS = sql<boolean>`(${runs.state} = 'WAITING' and coalesce(${runs.waitReason} in ('TIME', 'CALLBACK'), false) and ${runs.interrupt} is null and ${runs.interruptFailure} is null)`;
@@ -240,49 +213,21 @@ export async function runsOfOperation(
     .orderBy(asc(runs.ordinal), asc(runs.createdAt));
 }
 
-interface RunsOfOperation {
-  readonly states?: readonly RunState[] | undefined;
-}
+/** Pages of each operation's runs in the order of the request, clean-up runs after the work, and their number. */
+export const { pages: runsPages, counts: runCountsOf } = listsBelow(
+  runs,
+  (operation, { states }: { readonly states?: readonly RunState[] | undefined }) =>
+    and(sql`${runs.operationId} = ${operation}`, states && inArrayParam(runs.state, states)),
+  numbered(runs.ordinal),
+);
 
-interface OperationRuns extends NumberedRequest, RunsOfOperation {}
-
-const belowOperation =
-  ({ states }: RunsOfOperation) =>
-  (operation: SQL) =>
-    and(sql`${runs.operationId} = ${operation}`, states && inArrayParam(runs.state, states));
-
-export async function runCountsOf(
-  reader: Reader,
-  operationIds: readonly string[],
-  asked: RunsOfOperation,
-): Promise<Map<string, number>> {
-  return countsBelow(reader, runs, operationIds, belowOperation(asked));
-}
-
-/** A page of each operation's runs in the order of the request; clean-up runs follow the work. */
-export async function runsPages(
-  reader: Reader,
-  operationIds: readonly string[],
-  request: OperationRuns,
-): Promise<Map<string, Page<RunRow>>> {
-  const page = numberedClauses(request, runs.ordinal);
-  return pagesBelow(reader, runs, operationIds, { below: belowOperation(request), page });
-}
+const INTERRUPT = pick(runs, ["id", "interrupt", "interruptMode", "fence"]);
 
 /** Interrupts and fencing tokens of claimed runs. `overdue`: the timeout of a stop has passed. */
-export async function interruptsOf(
-  reader: Reader,
-  ids: readonly string[],
-): Promise<(Pick<RunRow, "id" | "interrupt" | "interruptMode" | "fence"> & { readonly overdue: boolean })[]> {
+export async function interruptsOf(reader: Reader, ids: readonly string[]) {
   if (ids.length === 0) return [];
   return reader
-    .select({
-      id: runs.id,
-      interrupt: runs.interrupt,
-      interruptMode: runs.interruptMode,
-      fence: runs.fence,
-      overdue: sql<boolean>`${runs.interruptFailure} is not null`,
-    })
+    .select({ ...INTERRUPT, overdue: sql<boolean>`${runs.interruptFailure} is not null` })
     .from(runs)
     .where(inArrayParam(runs.id, ids));
 }

@@ -1,19 +1,17 @@
 /** Slots of the capacity limits of phases and controllers: how many are taken, and which runs wait for one. */
-import { and, asc, isNull, sql } from "drizzle-orm";
+import { and, asc, isNotNull, isNull, sql } from "drizzle-orm";
 import { inArrayParam, textArray } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { rowsBelow } from "../postgres/pagination.ts";
+import { hasRow, lockRowsBy } from "../postgres/table-queries.ts";
 import type { RunRow } from "./runs.ts";
 import { runs } from "../tables.ts";
 
+const WAITING_ORDER = [asc(runs.waitingSince), asc(runs.ordinal), asc(runs.id)];
+
 /** Whether any run waits for a slot: one index look-up. */
 export async function isAnyWaiting(reader: Reader): Promise<boolean> {
-  const found = await reader
-    .select({ id: runs.id })
-    .from(runs)
-    .where(sql`${runs.waitFor} is not null`)
-    .limit(1);
-  return found.length > 0;
+  return hasRow(reader, runs, isNotNull(runs.waitFor));
 }
 
 /** Slots taken in each phase and on each controller. */
@@ -51,8 +49,8 @@ export async function runsWaitingForEach(
   { first }: { readonly first: number },
 ): Promise<Map<string, RunRow[]>> {
   return rowsBelow(reader, runs, limits, {
-    below: (limit) => sql`${runs.waitFor} = ${limit}`,
-    orderBy: [asc(runs.waitingSince), asc(runs.ordinal), asc(runs.id)],
+    where: (limit) => sql`${runs.waitFor} = ${limit}`,
+    orderBy: WAITING_ORDER,
     limit: first,
     idType: "text",
   });
@@ -77,15 +75,11 @@ export async function waitingRuns(
 }
 
 /** Locks those of the runs that still wait for a slot; runs that another transaction has locked are skipped. */
-export async function lockWaiting(tx: Tx, ids: readonly string[]): Promise<RunRow[]> {
-  if (ids.length === 0) return [];
-  return tx
-    .select()
-    .from(runs)
-    .where(and(inArrayParam(runs.id, ids), sql`${runs.waitFor} is not null`, isNull(runs.finishedAt)))
-    .orderBy(asc(runs.waitingSince), asc(runs.ordinal), asc(runs.id))
-    .for("no key update", { skipLocked: true });
-}
+export const lockWaiting = lockRowsBy(runs, runs.id, {
+  where: and(isNotNull(runs.waitFor), isNull(runs.finishedAt)),
+  orderBy: WAITING_ORDER,
+  skipLocked: true,
+});
 
 /**
  * The queue position of each run, from 1: among the runs that wait for the same limit, longest wait first; else among

@@ -1,10 +1,9 @@
 /** Log lines of drivers, numbered per run from 1 without holes. Only the worker that claimed the run writes. */
 import { and, asc, desc, eq, gt, sql } from "drizzle-orm";
-import { runStatement } from "../postgres/statements.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
-import { bulkInsert, rowsText } from "../postgres/bulk.ts";
-import { countsBy, numberedClauses, pagesBelow } from "../postgres/pagination.ts";
-import type { NumberedRequest, Page } from "../postgres/pagination.ts";
+import { bulkInsert } from "../postgres/bulk.ts";
+import { listsBelow, numbered } from "../postgres/pagination.ts";
+import { newestRow } from "../postgres/table-queries.ts";
 import { stepLog } from "../tables.ts";
 
 export type StepLogRow = typeof stepLog.$inferSelect;
@@ -48,11 +47,7 @@ export async function logShare(tx: Tx, { runId, step, attempt }: LoggedAttempt, 
   };
 }
 
-const APPEND = bulkInsert(stepLog, ["runId", "sequence", "step", "attempt", "at", "text", "dropped"]);
-
-export async function appendLines(tx: Tx, rows: readonly StepLogRow[]): Promise<void> {
-  if (rows.length > 0) await runStatement(tx, APPEND, [rowsText(rows)]);
-}
+export const appendLines = bulkInsert(stepLog, ["runId", "sequence", "step", "attempt", "at", "text", "dropped"]);
 
 /** Replaces the text of a notice and the number that it states. */
 export async function rewriteNotice(
@@ -96,17 +91,8 @@ export async function logTails(
   );
 }
 
-/** A page of each run's log. */
-export async function logPages(
-  reader: Reader,
-  runIds: readonly string[],
-  request: NumberedRequest,
-): Promise<Map<string, Page<StepLogRow>>> {
-  const page = numberedClauses(request, stepLog.sequence);
-  return pagesBelow(reader, stepLog, runIds, { below: stepLog.runId, page });
-}
-
-export const lineCounts = countsBy(stepLog, stepLog.runId);
+/** Pages of each run's log, and the number of its lines. */
+export const { pages: logPages, counts: lineCounts } = listsBelow(stepLog, stepLog.runId, numbered(stepLog.sequence));
 
 /** Lines of a run after one of them, oldest first. */
 export async function linesAfter(reader: Reader, runId: string, after: number, limit: number): Promise<StepLogRow[]> {
@@ -120,11 +106,6 @@ export async function linesAfter(reader: Reader, runId: string, after: number, l
 
 /** Number of a run's newest line; 0 if it has none. */
 export async function newestLine(reader: Reader, runId: string): Promise<number> {
-  const [row] = await reader
-    .select({ sequence: stepLog.sequence })
-    .from(stepLog)
-    .where(eq(stepLog.runId, runId))
-    .orderBy(desc(stepLog.sequence))
-    .limit(1);
-  return row?.sequence ?? 0;
+  const newest = await newestRow(reader, stepLog, eq(stepLog.runId, runId), [stepLog.sequence]);
+  return newest?.sequence ?? 0;
 }

@@ -11,7 +11,7 @@ import { attemptsUnderWay, updateAttempt } from "../../../store/runs/attempts.ts
 import { plansByHashes } from "../../../store/runs/plans.ts";
 import { PRIORITY, wakeRuns } from "../../../store/runs/run-claims.ts";
 import { lockRun } from "../../../store/runs/run-locks.ts";
-import { runsByIds, updateRun } from "../../../store/runs/runs.ts";
+import { runsByIds, updateRuns } from "../../../store/runs/runs.ts";
 import type { RejectedCallbackKind } from "../../../store/runs/rejected-callbacks.ts";
 import type { RunRow } from "../../../store/runs/runs.ts";
 import { stepLabel } from "../../plans/plan.ts";
@@ -102,7 +102,7 @@ export async function deliverCallback({ tx }: Transaction, run: RunRow, body: St
   if (!attempt || (attempt.state !== "RUNNING" && attempt.state !== "WAITING")) return false;
   // Null in the database means that there was no callback.
   await updateAttempt(tx, attempt, { callback: body ?? {} });
-  await updateRun(tx, run.id, { openGeneration: null });
+  await updateRuns(tx, run.id, { openGeneration: null });
   if (run.state === "WAITING" && run.waitReason === "CALLBACK") await wakeRuns(tx, [run.id], PRIORITY.woken);
   return true;
 }
