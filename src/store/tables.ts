@@ -77,6 +77,20 @@ const now = sql`now()`;
 export const keyOfName = (name: PgColumn | SQL): SQL<string> => sql`lower(${name} collate "C")`;
 const uniqueName = (table: string, name: PgColumn) => uniqueIndex(`${table}_name_nocase`).on(keyOfName(name));
 
+/** An index of the rows with a condition. */
+const partialIndex = (name: string, columns: Parameters<ReturnType<typeof index>["on"]>, condition: SQL) =>
+  index(name)
+    .on(...columns)
+    .where(condition);
+const isSet = (column: PgColumn) => sql`${column} is not null`;
+
+/** Columns of what users change. */
+const versioned = {
+  revision: integer("revision").notNull().default(1),
+  createdAt: at("created_at").notNull().default(now),
+  updatedAt: at("updated_at").notNull().default(now),
+};
+
 /** A named set of nodes. Its state is derived from theirs. */
 export const clusters = pgTable(
   "clusters",
@@ -88,9 +102,7 @@ export const clusters = pgTable(
     hostGroups: jsonb("host_groups").$type<HostGroups>().notNull().default({}),
     /** The image that its nodes should have; null: none is wanted. It is not deleted meanwhile. */
     imageId: uuid("image_id"),
-    revision: integer("revision").notNull().default(1),
-    createdAt: at("created_at").notNull().default(now),
-    updatedAt: at("updated_at").notNull().default(now),
+    ...versioned,
   },
   ({ name }) => [uniqueName("clusters", name)],
 );
@@ -163,28 +175,24 @@ export const nodes = pgTable(
     imageId: uuid("image_id"),
     /** Number of transitions so far, registration included. */
     transitionCount: integer("transition_count").notNull().default(0),
-    revision: integer("revision").notNull().default(1),
-    createdAt: at("created_at").notNull().default(now),
-    updatedAt: at("updated_at").notNull().default(now),
+    ...versioned,
   },
   (table) => [
     uniqueName("nodes", table.name),
     index("nodes_cluster_name").on(table.clusterId, keyOfName(table.name)),
     index("nodes_natural_name").on(sql`natural_key(${keyOfName(table.name)})`, table.id),
-    index("nodes_cluster_group")
-      .on(table.clusterId, table.hostGroup)
-      .where(sql`${table.hostGroup} is not null`),
+    partialIndex("nodes_cluster_group", [table.clusterId, table.hostGroup], isSet(table.hostGroup)),
     index("nodes_by_state").on(table.state, table.id),
     index("nodes_by_cluster").on(sql`coalesce(${table.clusterId}::text, 'none')`, table.id),
     index("nodes_created").on(table.createdAt, table.id),
     index("nodes_updated").on(table.updatedAt, table.id),
     index("nodes_labels").using("gin", sql`label_pairs(${table.labels})`),
-    index("nodes_disappeared")
-      .on(table.id)
-      .where(sql`${table.presence} = 'DISAPPEARED'`),
-    index("nodes_identity_conflict")
-      .on(sql`(${table.identityConflict} ->> 'nodeId')`)
-      .where(sql`${table.identityConflict} is not null`),
+    partialIndex("nodes_disappeared", [table.id], sql`${table.presence} = 'DISAPPEARED'`),
+    partialIndex(
+      "nodes_identity_conflict",
+      [sql`(${table.identityConflict} ->> 'nodeId')`],
+      isSet(table.identityConflict),
+    ),
   ],
 );
 
@@ -195,9 +203,7 @@ const ofNode = () =>
 
 /** Secret settings, in a table of their own so that no read of a node returns them. */
 export const nodeSecrets = pgTable("node_secrets", {
-  nodeId: uuid("node_id")
-    .primaryKey()
-    .references(() => nodes.id, { onDelete: "cascade" }),
+  nodeId: ofNode().primaryKey(),
   /** Driver name → secret field → value. */
   secrets: jsonb("secrets").$type<Readonly<Record<string, Readonly<Record<string, string>>>>>().notNull(),
 });
@@ -207,9 +213,7 @@ export const nodeSecrets = pgTable("node_secrets", {
  * without a row has unknown ones.
  */
 export const nodeDeployments = pgTable("node_deployments", {
-  nodeId: uuid("node_id")
-    .primaryKey()
-    .references(() => nodes.id, { onDelete: "cascade" }),
+  nodeId: ofNode().primaryKey(),
   /** Null until a deployment has reached PROVISIONED. */
   system: jsonb("system").$type<InstalledSystem>(),
   /** Null until a deployment has ended. */
@@ -329,21 +333,17 @@ export const operations = pgTable(
   },
   (table) => [
     unique("operations_idempotency").on(table.actor, table.idempotencyKey),
-    index("operations_batch")
-      .on(table.batch)
-      .where(sql`${table.batch} is not null`),
+    partialIndex("operations_batch", [table.batch], isSet(table.batch)),
     index("operations_newest").on(table.createdAt, table.id),
     index("operations_cluster").on(table.clusterId, table.createdAt, table.id),
     index("operations_state").on(table.state, table.createdAt, table.id),
     index("operations_kind").on(table.kind, table.createdAt, table.id),
-    index("operations_unfinished")
-      .on(table.state)
-      .where(sql`${table.finishedAt} is null`),
-    index("operations_timed")
-      .on(table.createdAt)
-      .where(
-        sql`${table.finishedAt} is null and (${table.kind} = 'DISCOVER' or ${table.stopUntil} is not null or ${table.waveUntil} is not null)`,
-      ),
+    partialIndex("operations_unfinished", [table.state], sql`${table.finishedAt} is null`),
+    partialIndex(
+      "operations_timed",
+      [table.createdAt],
+      sql`${table.finishedAt} is null and (${table.kind} = 'DISCOVER' or ${table.stopUntil} is not null or ${table.waveUntil} is not null)`,
+    ),
   ],
 );
 
@@ -472,29 +472,23 @@ export const runs = pgTable(
       .on(table.nodeId)
       .where(sql`${table.finishedAt} is null`),
     index("runs_operation").on(table.operationId, table.ordinal),
-    index("runs_unfinished")
-      .on(table.operationId)
-      .where(sql`${table.finishedAt} is null`),
+    partialIndex("runs_unfinished", [table.operationId], sql`${table.finishedAt} is null`),
     index("runs_node").on(table.nodeId, table.createdAt),
     // Without the columns that a claim and a renewal of its lease change, so that these write to no index.
-    index("runs_due")
-      .on(table.priority, table.dueAt, table.ordinal)
-      .where(sql`${table.dueAt} is not null`),
-    index("runs_owned")
-      .on(table.id)
-      .where(sql`${table.owner} is not null`),
-    index("runs_host_group")
-      .on(table.hostGroup)
-      .where(sql`${table.hostGroup} is not null and ${table.finishedAt} is null`),
-    index("runs_stopping")
-      .on(table.stopUntil)
-      .where(sql`${table.stopUntil} is not null`),
-    index("runs_waiting")
-      .on(table.waitingSince, table.ordinal, table.id)
-      .where(sql`${table.waitFor} is not null`),
-    index("runs_slots")
-      .on(table.slotPhase, table.slotController)
-      .where(sql`${table.slotPhase} is not null or ${table.slotController} is not null`),
+    partialIndex("runs_due", [table.priority, table.dueAt, table.ordinal], isSet(table.dueAt)),
+    partialIndex("runs_owned", [table.id], isSet(table.owner)),
+    partialIndex(
+      "runs_host_group",
+      [table.hostGroup],
+      sql`${table.hostGroup} is not null and ${table.finishedAt} is null`,
+    ),
+    partialIndex("runs_stopping", [table.stopUntil], isSet(table.stopUntil)),
+    partialIndex("runs_waiting", [table.waitingSince, table.ordinal, table.id], isSet(table.waitFor)),
+    partialIndex(
+      "runs_slots",
+      [table.slotPhase, table.slotController],
+      sql`${table.slotPhase} is not null or ${table.slotController} is not null`,
+    ),
     check(
       "runs_finished",
       sql`(${table.finishedAt} is not null) = (${table.state} in ('SUCCEEDED', 'FAILED', 'ABORTED', 'STOPPED', 'UNDONE'))`,
@@ -556,23 +550,13 @@ export const attempts = pgTable(
     index("attempts_newest").on(table.startedAt),
     index("attempts_node").on(table.nodeId, table.startedAt),
     index("attempts_operation").on(table.operationId, table.startedAt),
-    index("attempts_cluster")
-      .on(table.clusterId, table.startedAt)
-      .where(sql`${table.clusterId} is not null`),
-    index("attempts_host_group")
-      .on(table.hostGroup, table.startedAt)
-      .where(sql`${table.hostGroup} is not null`),
+    partialIndex("attempts_cluster", [table.clusterId, table.startedAt], isSet(table.clusterId)),
+    partialIndex("attempts_host_group", [table.hostGroup, table.startedAt], isSet(table.hostGroup)),
     index("attempts_label").on(table.label, table.startedAt),
     index("attempts_actor").on(table.actor, table.startedAt),
-    index("attempts_failed")
-      .on(table.startedAt)
-      .where(sql`${table.failure} is not null`),
-    index("attempts_aborted")
-      .on(table.startedAt)
-      .where(sql`${table.aborted}`),
-    index("attempts_node_aborted")
-      .on(table.nodeId, table.startedAt)
-      .where(sql`${table.aborted}`),
+    partialIndex("attempts_failed", [table.startedAt], isSet(table.failure)),
+    partialIndex("attempts_aborted", [table.startedAt], sql`${table.aborted}`),
+    partialIndex("attempts_node_aborted", [table.nodeId, table.startedAt], sql`${table.aborted}`),
     index("attempts_durations").on(table.driver, table.label, table.startedAt),
   ],
 );
@@ -687,9 +671,7 @@ export const runbooks = pgTable(
     description: text("description"),
     phase: text("phase").$type<"clean" | "deploy">().notNull().default("clean"),
     steps: jsonb("steps").$type<readonly StepChoice[]>().notNull(),
-    revision: integer("revision").notNull().default(1),
-    createdAt: at("created_at").notNull().default(now),
-    updatedAt: at("updated_at").notNull().default(now),
+    ...versioned,
   },
   ({ name }) => [uniqueName("runbooks", name)],
 );
@@ -719,9 +701,7 @@ export const images = pgTable(
     callsHome: boolean("calls_home").notNull().default(true),
     /** Number of bytes of the default user data; null if there is none. The text is in `image_secrets`. */
     userDataBytes: integer("user_data_bytes"),
-    revision: integer("revision").notNull().default(1),
-    createdAt: at("created_at").notNull().default(now),
-    updatedAt: at("updated_at").notNull().default(now),
+    ...versioned,
   },
   (table) => [uniqueName("images", table.name), index("images_checksum").on(table.checksum)],
 );
@@ -762,9 +742,7 @@ export const discoveries = pgTable(
 
 /** Credentials of an unfinished discovery, deleted at its end. */
 export const discoverySecrets = pgTable("discovery_secrets", {
-  operationId: uuid("operation_id")
-    .primaryKey()
-    .references(() => operations.id),
+  operationId: ofOperation().primaryKey(),
   settings: jsonb("settings").$type<JsonObject>().notNull(),
 });
 
@@ -962,11 +940,14 @@ export const transitions = pgTable(
   ],
 );
 
-/** Position of the newest transition: one row, locked from the allocation of a position until the commit. */
-export const feedPosition = pgTable("feed_position", {
+/** The position of the newest row of a log: one row. */
+const position = {
   id: boolean("id").primaryKey().default(true),
   position: bigint("position", { mode: "number" }).notNull(),
-});
+};
+
+/** Position of the newest transition: locked from the allocation of a position until the commit. */
+export const feedPosition = pgTable("feed_position", position);
 
 const change = {
   subject: text("subject").$type<ChangeSubject>().notNull(),
@@ -1000,10 +981,7 @@ export const changes = pgTable("changes", {
 });
 
 /** Position of the newest row of `changes`: one row, locked while changes are numbered. */
-export const changePosition = pgTable("change_position", {
-  id: boolean("id").primaryKey().default(true),
-  position: bigint("position", { mode: "number" }).notNull(),
-});
+export const changePosition = pgTable("change_position", position);
 
 /**
  * The audit: requests and their outcomes, written in the transaction of the effect. A row has no position until it has
@@ -1039,9 +1017,7 @@ export const audit = pgTable(
   (table) => {
     const isNumbered = sql`${table.position} is not null`;
     return [
-      index("audit_new")
-        .on(table.id)
-        .where(sql`${table.position} is null`),
+      partialIndex("audit_new", [table.id], sql`${table.position} is null`),
       uniqueIndex("audit_position_once").on(table.position).where(isNumbered),
       index("audit_subject").on(table.subject, table.position).where(isNumbered),
       index("audit_targets").using("gin", table.targets).where(isNumbered),
@@ -1050,10 +1026,7 @@ export const audit = pgTable(
 );
 
 /** Position of the newest row of `audit`: one row, locked while rows are numbered. */
-export const auditPosition = pgTable("audit_position", {
-  id: boolean("id").primaryKey().default(true),
-  position: bigint("position", { mode: "number" }).notNull(),
-});
+export const auditPosition = pgTable("audit_position", position);
 
 /** Observations of the clock of the database by the working replicas: one row. */
 export const clock = pgTable("clock", {
