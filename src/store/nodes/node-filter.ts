@@ -5,12 +5,13 @@
  */
 import { and, eq, gte, isNotNull, isNull, or, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
+import type { PgColumn } from "drizzle-orm/pg-core";
 import type { NodeState } from "../../lifecycle/node-states.ts";
 import { macOf } from "../../runtime/mac-address.ts";
 import { inArrayParam, textArray } from "../postgres/array-parameter.ts";
 import { isNamed, nameCondition, nameKey, nameTest } from "../names.ts";
 import type { StringTest } from "../names.ts";
-import type { NodeFacts } from "./node-facts.ts";
+import type { NodeBefore, NodeFacts } from "./node-facts.ts";
 import { FILTERED_COLUMNS, HAS_POWER_DRIFT, declared, hasPowerDrift } from "./node-fields.ts";
 import type { FilteredColumn, NodeRow } from "./node-fields.ts";
 import { clusters, inventories, nodeMacs, nodes, runs } from "../tables.ts";
@@ -91,28 +92,36 @@ export function changeTimes(filter: NodeFilter): readonly Date[] {
 
 export type NodeTest = (node: NodeFacts) => boolean;
 
-/** A condition. `sql`: undefined if the value matches all nodes. */
+/** Of the values that a change records (`NodeBefore`). Labels are looked at one by one. */
+export type Fact = Exclude<keyof NodeBefore, "labels">;
+
+/**
+ * A condition. `sql`: undefined if the value matches all nodes. `facts`: what it looks at; none of a condition within
+ * which others are, and of one that only the present decides.
+ */
 interface Condition<Value> {
   readonly sql: (value: Value) => SQL | undefined;
   readonly test: (value: Value) => NodeTest;
+  readonly facts: readonly Fact[];
 }
 
-type Column = keyof NodeFacts & keyof NodeRow;
-/** Columns whose value is a text. */
-type TextColumn = { [Name in Column]: NodeRow[Name] extends string | null ? Name : never }[Column];
+/** Facts that are a column, whose value is a text. */
+type TextFact = { [Name in Fact & keyof NodeRow]: NodeRow[Name] extends string | null ? Name : never }[Fact &
+  keyof NodeRow];
 
-function isOneOf(name: TextColumn): Condition<readonly string[]> {
+function isOneOf(name: "id" | "errorCode" | TextFact, column: PgColumn | SQL): Condition<readonly string[]> {
   return {
-    sql: (values) => inArrayParam(nodes[name], values),
+    sql: (values) => inArrayParam(column, values),
     test: (values) => {
       const wanted = new Set<string | null>(values);
       return (node) => wanted.has(node[name]);
     },
+    facts: name === "id" ? [] : [name],
   };
 }
 
-function equals(name: TextColumn | "isProtected"): Condition<string | boolean> {
-  return { sql: (value) => eq(nodes[name], value), test: (value) => (node) => node[name] === value };
+function equals(name: TextFact | "isProtected"): Condition<string | boolean> {
+  return { sql: (value) => eq(nodes[name], value), test: (value) => (node) => node[name] === value, facts: [name] };
 }
 
 /** Nodes with the value of a declared field. */
@@ -125,23 +134,36 @@ function declaredIs(name: FilteredColumn): Condition<string | boolean | number> 
         : sql`coalesce(${nodes[name]}, ${sql.raw(`'${otherwise}'`)}) = ${value}`,
     // Changes from before the column existed do not have it.
     test: (value) => (node) => (node[name] ?? otherwise) === value,
+    facts: [name],
   };
 }
 
-function isSet(name: "maintenanceSince" | "retiredReason" | "clusterId" | "faultKind"): Condition<boolean> {
+function isSet(
+  name: "maintenanceSince" | "retiredReason" | "clusterId" | "faultKind" | "errorCode",
+  column: PgColumn,
+  fact: Fact,
+): Condition<boolean> {
   return {
-    sql: (wanted) => (wanted ? isNotNull(nodes[name]) : isNull(nodes[name])),
+    sql: (wanted) => (wanted ? isNotNull(column) : isNull(column)),
     // Undefined in a change that was recorded before the column existed.
     test: (wanted) => (node) => ((node[name] ?? null) !== null) === wanted,
+    facts: [fact],
+  };
+}
+
+/** A condition that only the database can decide. */
+function inDatabase<Value>(sqlOf: Condition<Value>["sql"]): Condition<Value> {
+  return {
+    sql: sqlOf,
+    test: () => {
+      throw new Error("Inventories and runs are not among the facts of a node: decide this condition in SQL.");
+    },
+    facts: [],
   };
 }
 
 function inventoryIs({ path, eq: value }: InventoryTest): SQL {
   return sql`(select ${inventories.data} #>> ${textArray(path)}::text[] from ${inventories} where ${inventories.nodeId} = ${nodes.id} order by ${inventories.takenAt} desc limit 1) = ${value}`;
-}
-
-function inDatabaseOnly(): never {
-  throw new Error("Inventories and runs are not among the facts of a node: decide this condition in SQL.");
 }
 
 const NAME: Condition<StringTest> = {
@@ -150,6 +172,7 @@ const NAME: Condition<StringTest> = {
     const hasName = nameTest(test);
     return ({ name }) => hasName(name);
   },
+  facts: ["name"],
 };
 
 type FilterValues = { readonly [Field in keyof NodeFilter]-?: NonNullable<NodeFilter[Field]> };
@@ -158,33 +181,26 @@ const CONDITIONS: { readonly [Field in keyof FilterValues]: Condition<FilterValu
   ...(Object.fromEntries(FILTERED_COLUMNS.map((name) => [name, declaredIs(name)])) as unknown as {
     readonly [Name in FilteredColumn]: Condition<FilterValues[Name]>;
   }),
-  ids: isOneOf("id"),
+  ids: isOneOf("id", nodes.id),
   name: NAME,
-  states: isOneOf("state"),
-  powerStates: isOneOf("powerState"),
-  presence: isOneOf("presence"),
-  maintenance: isSet("maintenanceSince"),
-  retired: isSet("retiredReason"),
-  faulty: isSet("faultKind"),
-  withErrors: {
-    sql: (wanted) => (wanted ? isNotNull(nodes.lastError) : isNull(nodes.lastError)),
-    test: (wanted) => (node) => (node.errorCode !== null) === wanted,
-  },
-  errorCodes: {
-    sql: (codes) => sql`${nodes.lastError} ->> 'code' = any(${textArray(codes)}::text[])`,
-    test: (codes) => {
-      const wanted = new Set<string | null>(codes);
-      return (node) => wanted.has(node.errorCode);
-    },
-  },
+  states: isOneOf("state", nodes.state),
+  powerStates: isOneOf("powerState", nodes.powerState),
+  presence: isOneOf("presence", nodes.presence),
+  maintenance: isSet("maintenanceSince", nodes.maintenanceSince, "maintenance"),
+  retired: isSet("retiredReason", nodes.retiredReason, "retired"),
+  faulty: isSet("faultKind", nodes.faultKind, "faultKind"),
+  withErrors: isSet("errorCode", nodes.lastError, "errorCode"),
+  errorCodes: isOneOf("errorCode", sql`${nodes.lastError} ->> 'code'`),
   changedSince: {
     sql: (time) => gte(nodes.updatedAt, time),
     test: (time) => (node) => node.updatedAt.getTime() >= time.getTime(),
+    facts: [],
   },
   protected: equals("isProtected"),
   powerDrift: {
     sql: (wanted) => sql`${HAS_POWER_DRIFT} = ${wanted}`,
     test: (wanted) => (node) => hasPowerDrift(node) === wanted,
+    facts: ["powerState", "wantedPower"],
   },
   clusterId: equals("clusterId"),
   clusterName: {
@@ -194,8 +210,9 @@ const CONDITIONS: { readonly [Field in keyof FilterValues]: Condition<FilterValu
       const key = nameKey(name);
       return ({ clusterName }) => clusterName !== null && nameKey(clusterName) === key;
     },
+    facts: ["clusterName"],
   },
-  inCluster: isSet("clusterId"),
+  inCluster: isSet("clusterId", nodes.clusterId, "clusterId"),
   driver: equals("driver"),
   mac: {
     sql: (given) =>
@@ -204,18 +221,19 @@ const CONDITIONS: { readonly [Field in keyof FilterValues]: Condition<FilterValu
       const mac = macOf(given) ?? given;
       return ({ macs }) => macs.includes(mac);
     },
+    facts: ["macs"],
   },
-  serial: { sql: (serial) => inventoryIs({ path: ["serial"], eq: serial }), test: inDatabaseOnly },
-  inventory: { sql: inventoryIs, test: inDatabaseOnly },
-  operationId: {
-    sql: (id) =>
+  serial: inDatabase((serial) => inventoryIs({ path: ["serial"], eq: serial })),
+  inventory: inDatabase(inventoryIs),
+  operationId: inDatabase(
+    (id) =>
       sql`exists (select from ${runs} where ${runs.nodeId} = ${nodes.id} and ${runs.finishedAt} is null and ${runs.operationId} = ${id})`,
-    test: inDatabaseOnly,
-  },
+  ),
   labelKeys: {
     sql: (keys) =>
       keys.length === 0 ? sql`false` : sql`jsonb_exists_all(${nodes.labels}, ${textArray(keys)}::text[])`,
     test: (keys) => (node) => keys.length > 0 && keys.every((key) => Object.hasOwn(node.labels, key)),
+    facts: [],
   },
   labels: {
     sql: (labels) =>
@@ -227,6 +245,7 @@ const CONDITIONS: { readonly [Field in keyof FilterValues]: Condition<FilterValu
       if (wanted.length === 0) return () => false;
       return (node) => wanted.every(([key, value]) => Object.hasOwn(node.labels, key) && node.labels[key] === value);
     },
+    facts: [],
   },
   or: {
     sql: (filters) =>
@@ -235,6 +254,7 @@ const CONDITIONS: { readonly [Field in keyof FilterValues]: Condition<FilterValu
       const tests = filters.map(nodeTest);
       return (node) => tests.some((test) => test(node));
     },
+    facts: [],
   },
   not: {
     // A comparison with null is neither true nor false, and a node without the field must match.
@@ -243,10 +263,16 @@ const CONDITIONS: { readonly [Field in keyof FilterValues]: Condition<FilterValu
       const test = nodeTest(filter);
       return (node) => !test(node);
     },
+    facts: [],
   },
 };
 
 export const NODE_CONDITIONS = Object.keys(CONDITIONS) as (keyof FilterValues)[];
+
+/** The facts that the conditions of a filter look at, apart from labels and from filters within it. */
+export function factsOf(filter: NodeFilter): readonly Fact[] {
+  return NODE_CONDITIONS.flatMap((field) => (filter[field] === undefined ? [] : CONDITIONS[field].facts));
+}
 
 /** The filter as a condition on `nodes`; undefined if it matches all. */
 export function nodeCondition(filter: NodeFilter | undefined): SQL | undefined {
