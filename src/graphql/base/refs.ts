@@ -20,36 +20,21 @@ export const TransitionRef = builder.objectRef<TransitionRow>("Transition");
 export const FailureRef = builder.objectRef<Failure>("Failure").implement({
   description: "Failure of a step, run or operation. Secrets are masked.",
   fields: (t) => ({
-    code: t.field({ type: ErrorCodeEnum, description: "Machine-readable reason.", resolve: FAILURE_FIELDS.code.value }),
-    kind: t.field({
+    code: t.expose("code", { type: ErrorCodeEnum, description: "Machine-readable reason." }),
+    kind: t.expose("kind", {
       type: FailureKindEnum,
       nullable: true,
       description:
         "Cause as the driver classified it, and so where to look. Null if Ostler itself found the failure, for example a step that exceeded its time.",
-      resolve: FAILURE_FIELDS.kind.value,
     }),
-    message: t.string({
-      description: "What happened, to which node, and what to do; for people.",
-      resolve: FAILURE_FIELDS.message.value,
-    }),
+    message: t.exposeString("message", { description: "What happened, to which node, and what to do; for people." }),
     cause: t.string({
       description: "Why it failed, in the words of the driver or of Ostler alone, without node and step.",
       resolve: FAILURE_FIELDS.cause.value,
     }),
-    step: t.string({
-      nullable: true,
-      description: "Step that failed; null if no step had started.",
-      resolve: FAILURE_FIELDS.step.value,
-    }),
-    nodeName: t.string({
-      nullable: true,
-      description: "Node on which it failed.",
-      resolve: FAILURE_FIELDS.nodeName.value,
-    }),
+    step: t.exposeString("step", { nullable: true, description: "Step that failed; null if no step had started." }),
+    nodeName: t.exposeString("nodeName", { nullable: true, description: "Node on which it failed." }),
     at: t.field({ type: "DateTime", description: "Time of the failure.", resolve: FAILURE_FIELDS.at.value }),
-    retryable: t.boolean({
-      description: "Whether a restart can succeed without any change.",
-      resolve: FAILURE_FIELDS.retryable.value,
-    }),
+    retryable: t.exposeBoolean("retryable", { description: "Whether a restart can succeed without any change." }),
   }),
 });

@@ -3,10 +3,9 @@ import { sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import { ATTENTION_KINDS, ATTENTION_LIMITS } from "../../lifecycle/attention.ts";
 import type { AttentionCause, AttentionKind } from "../../lifecycle/attention.ts";
-import { NODE_STATES, NODE_STATE_NAMES } from "../../lifecycle/node-states.ts";
 import type { NodeState } from "../../lifecycle/node-states.ts";
 import type { Reader } from "../postgres/database.ts";
-import { HAS_POWER_DRIFT } from "./node-fields.ts";
+import { FAILED_STATES, HAS_POWER_DRIFT } from "./node-fields.ts";
 import { nodeCondition } from "./node-filter.ts";
 import type { NodeFilter } from "./node-filter.ts";
 import { attempts, feedPosition, nodes, operations, runs } from "../tables.ts";
@@ -48,12 +47,6 @@ export interface AttentionRequest {
 }
 
 const { stuckQuantile, stuckSeconds, samplesMin, waitSeconds, maintenanceDays } = ATTENTION_LIMITS;
-
-const FAILED_STATES = sql.raw(
-  `(${NODE_STATE_NAMES.filter((state) => NODE_STATES[state].kind === "failed")
-    .map((state) => `'${state}'`)
-    .join(", ")})`,
-);
 
 /** Matching nodes with what decides about them; nodes in maintenance count only as such. */
 function fleet(filter: NodeFilter | undefined): SQL {

@@ -1,14 +1,14 @@
 /** The inputs of the last deployments of nodes. */
 import { and, isNotNull, sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
-import { NODE_STATES, NODE_STATE_NAMES } from "../../lifecycle/node-states.ts";
 import type { Configuration, InstalledSystem } from "../records.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import { rowsText } from "../postgres/bulk.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
+import { rowsBy } from "../postgres/table-queries.ts";
 import { runStatement } from "../postgres/statements.ts";
 import { keyOfName, nodeDeployments, nodes } from "../tables.ts";
-import { HAS_POWER_DRIFT } from "./node-fields.ts";
+import { FAILED_STATES, HAS_POWER_DRIFT } from "./node-fields.ts";
 import { nodeCondition } from "./node-filter.ts";
 import type { NodeFilter } from "./node-filter.ts";
 
@@ -34,6 +34,8 @@ export async function storeDeployments(tx: Tx, inputs: readonly NewInputs[]): Pr
   if (inputs.length > 0) await runStatement(tx, STORE, [rowsText(inputs)]);
 }
 
+const storedDeployments = rowsBy(nodeDeployments, nodeDeployments.nodeId);
+
 /** The inputs of each node that has any. Nodes with equal inputs share one object. */
 export async function deploymentsOf(
   reader: Reader,
@@ -45,12 +47,10 @@ export async function deploymentsOf(
     .from(nodeDeployments)
     .where(inArrayParam(nodeDeployments.nodeId, nodeIds));
   const first = new Map(rows.map(({ hash, nodeId }) => [hash, nodeId]));
-  const found = await reader
-    .select()
-    .from(nodeDeployments)
-    .where(inArrayParam(nodeDeployments.nodeId, [...first.values()]));
-  const byHash = new Map(found.map(({ system, configuration, hash }) => [hash ?? "", { system, configuration }]));
-  const shared = new Map([...byHash].map(([hash, inputs]) => [hash, { ...inputs, hash }]));
+  const found = await storedDeployments(reader, [...first.values()]);
+  const shared = new Map(
+    found.map(({ nodeId: _of, ...inputs }) => [inputs.hash, { ...inputs, hash: inputs.hash ?? "" }]),
+  );
   return new Map(
     rows.flatMap(({ nodeId, hash }) => {
       const deployment = shared.get(hash);
@@ -70,18 +70,12 @@ export interface MemberGroup {
 /** Nodes of a group that an answer names. */
 const NAMED_MAX = 100;
 
-const FAILED = sql.raw(
-  NODE_STATE_NAMES.filter((state) => NODE_STATES[state].kind === "failed")
-    .map((state) => `'${state}'`)
-    .join(", "),
-);
-
 /** Nodes of these clusters; or matching nodes of all clusters that need no person for another reason. */
 export type MembersOf = { readonly clusterIds: readonly string[] } | { readonly filter: NodeFilter | undefined };
 
 function memberCondition(of: MembersOf): SQL | undefined {
   if ("clusterIds" in of) return inArrayParam(nodes.clusterId, of.clusterIds);
-  const isUnconcerned = sql`${nodes.lastError} is null and not coalesce(${HAS_POWER_DRIFT}, false) and ${nodes.state} not in ('STOPPED', ${FAILED})`;
+  const isUnconcerned = sql`${nodes.lastError} is null and not coalesce(${HAS_POWER_DRIFT}, false) and ${nodes.state} <> 'STOPPED' and ${nodes.state} not in ${FAILED_STATES}`;
   return and(isNotNull(nodes.clusterId), isUnconcerned, nodeCondition(of.filter));
 }
 
@@ -92,10 +86,10 @@ function memberCondition(of: MembersOf): SQL | undefined {
  * sort the nodes.
  */
 export async function memberGroups(reader: Reader, of: MembersOf): Promise<MemberGroup[]> {
-  const rows = await reader.execute<Record<string, unknown> & MemberGroup>(sql`
+  return reader.execute<Record<string, unknown> & MemberGroup>(sql`
     with members as materialized (
       select nodes.id, nodes.name, concat_ws(' ', nodes.cluster_id, nodes.state, nodes.driver, nodes.borrowed, nodes.fallbacks, nodes.variables, coalesce(d.hash, '-'), case
-        when nodes.state in (${FAILED}) then coalesce(nodes.last_error ->> 'step', '-')
+        when nodes.state in ${FAILED_STATES} then coalesce(nodes.last_error ->> 'step', '-')
         when nodes.state = 'STOPPED' then coalesce((select plan_hash || '.' || position from runs where node_id = nodes.id and purpose = 'WORK' and moves_state order by created_at desc, id limit 1), '-')
         else '-' end, nodes.host_group) as key
       from nodes left join node_deployments d on d.node_id = nodes.id
@@ -108,5 +102,4 @@ export async function memberGroups(reader: Reader, of: MembersOf): Promise<Membe
         select id, name from unnest(ids, names) as named(id, name) order by ${keyOfName(sql`name`)} limit ${NAMED_MAX}::int
       ) first
     ) as first from grouped`);
-  return [...rows];
 }

@@ -1,14 +1,15 @@
 /**
- * The fields of a node in the API, each written once: the SQL of its JSON text beside its value in a row. Lists that
- * the database writes as JSON (node-json.ts) take the SQL, resolvers take the value, so both must say the same. The
- * test `test/graphql/lists.test.ts` compares them over all fields. Fields that need more than the node's row, its
- * cluster and its unfinished run are missing here: those in composed-fields.ts follow from a few facts, and a list that
- * selects another one is resolved.
+ * The fields of a node in the API: the SQL of the JSON text of each, and beside it the value in a row, if that is not
+ * the column itself. Lists that the database writes as JSON (node-json.ts) take the SQL, resolvers take the value or
+ * the column, so both must say the same. The test `test/graphql/lists.test.ts` compares them over all fields. Fields
+ * that need more than the node's row, its cluster and its unfinished run are missing here: those in composed-fields.ts
+ * follow from a few facts, and a list that selects another one is resolved.
  */
 import { sql } from "drizzle-orm";
 import type { SQL } from "drizzle-orm";
 import type { PgColumn } from "drizzle-orm/pg-core";
 import type { IdentityConflict } from "../../lifecycle/identity.ts";
+import { NODE_STATES, NODE_STATE_NAMES } from "../../lifecycle/node-states.ts";
 import { globalId, globalIdSql } from "../global-id.ts";
 import type { IdType } from "../global-id.ts";
 import { NULL_TEXT, dateText, plainStringText, scalarText, stringText } from "../json-text.ts";
@@ -158,10 +159,12 @@ export type OperatorColumn = With<"operator">;
 /** In a request, where an absent one stays, and null removes it. */
 export type OperatorFields = { readonly [Column in OperatorColumn]?: NodeRow[Column] | undefined };
 
-interface ScalarField<Row, Value> {
-  readonly text: SQL;
-  readonly value: (row: Row) => Value;
-}
+/** The states in which work has failed, as a list in SQL. */
+export const FAILED_STATES = sql.raw(
+  `(${NODE_STATE_NAMES.filter((state) => NODE_STATES[state].kind === "failed")
+    .map((state) => `'${state}'`)
+    .join(", ")})`,
+);
 
 /** True if the power is known and differs from what the last change through Ostler left. */
 export const HAS_POWER_DRIFT = sql`(${nodes.wantedPower} is not null and ${nodes.powerState} <> 'UNKNOWN' and ${nodes.powerState} <> ${nodes.wantedPower})`;
@@ -171,47 +174,42 @@ export function hasPowerDrift({ powerState, wantedPower }: Pick<NodeRow, "powerS
   return wantedPower !== null && powerState !== "UNKNOWN" && powerState !== wantedPower;
 }
 
-/** Fields that are a column as it stands. */
-function columnsOf<Row>(table: Readonly<Record<keyof Row, PgColumn>>) {
-  return <Name extends keyof Row>(name: Name, text: (column: PgColumn) => SQL): ScalarField<Row, Row[Name]> => ({
-    text: text(table[name]),
-    value: (row) => row[name],
-  });
+function idField(type: IdType, id: PgColumn) {
+  return {
+    text: sql`'"' || ${globalIdSql(type, id)} || '"'`,
+    value: (row: { readonly id: string }) => globalId(type, row.id),
+  };
 }
-
-function idField(type: IdType, id: PgColumn): ScalarField<{ readonly id: string }, string> {
-  return { text: sql`'"' || ${globalIdSql(type, id)} || '"'`, value: (row) => globalId(type, row.id) };
-}
-
-const ofNode = columnsOf<NodeRow>(nodes);
-const ofCluster = columnsOf<ClusterRow>(clusters);
 
 export const CLUSTER_FIELDS = {
   id: idField("Cluster", clusters.id),
-  name: ofCluster("name", stringText),
-  project: ofCluster("project", stringText),
-  revision: ofCluster("revision", scalarText),
-  createdAt: ofCluster("createdAt", dateText),
-  updatedAt: ofCluster("updatedAt", dateText),
+  name: { text: stringText(clusters.name) },
+  project: { text: stringText(clusters.project) },
+  revision: { text: scalarText(clusters.revision) },
+  createdAt: { text: dateText(clusters.createdAt) },
+  updatedAt: { text: dateText(clusters.updatedAt) },
 } satisfies JsonFields;
 
-/** A member of the failure in `nodes.last_error`. */
-function failureText(name: keyof Failure): SQL {
-  return sql`${nodes.lastError} ->> ${sql.raw(`'${name}'`)}`;
+/** A member of the object in a column, as a text. */
+function membersOf<Stored>(column: PgColumn): (name: Extract<keyof Stored, string>) => SQL {
+  return (name) => sql`${column} ->> ${sql.raw(`'${name}'`)}`;
 }
 
+const failureText = membersOf<Failure>(nodes.lastError);
+const conflictText = membersOf<IdentityConflict>(nodes.identityConflict);
+
 export const FAILURE_FIELDS = {
-  code: { text: stringText(failureText("code")), value: ({ code }: Failure) => code },
-  message: { text: stringText(failureText("message")), value: ({ message }: Failure) => message },
+  code: { text: stringText(failureText("code")) },
+  message: { text: stringText(failureText("message")) },
   cause: {
     text: stringText(sql`coalesce(${failureText("cause")}, ${failureText("message")})`),
     value: ({ cause, message }: Failure) => cause ?? message,
   },
-  step: { text: stringText(failureText("step")), value: ({ step }: Failure) => step },
-  nodeName: { text: stringText(failureText("nodeName")), value: ({ nodeName }: Failure) => nodeName },
+  step: { text: stringText(failureText("step")) },
+  nodeName: { text: stringText(failureText("nodeName")) },
   at: { text: dateText(sql`(${failureText("at")})::timestamptz`), value: ({ at }: Failure) => new Date(at) },
-  retryable: { text: scalarText(failureText("retryable")), value: ({ retryable }: Failure) => retryable },
-  kind: { text: stringText(failureText("kind")), value: ({ kind }: Failure) => kind ?? null },
+  retryable: { text: scalarText(failureText("retryable")) },
+  kind: { text: stringText(failureText("kind")) },
 } satisfies JsonFields;
 
 const MAINTENANCE_FIELDS = {
@@ -236,17 +234,18 @@ function faultOf({ faultKind, faultSince, faultMessage }: NodeRow) {
   return faultKind && faultSince && { kind: faultKind, since: faultSince, message: faultMessage ?? "" };
 }
 
-/** A member of `nodes.identity_conflict`. */
-function conflictText(name: keyof IdentityConflict): SQL {
-  return sql`${nodes.identityConflict} ->> ${sql.raw(`'${name}'`)}`;
-}
-
 const CONFLICT_FIELDS = {
   kind: { text: stringText(conflictText("kind")) },
   value: { text: stringText(conflictText("value")) },
   nodeName: { text: stringText(conflictText("nodeName")) },
   since: { text: dateText(sql`(${conflictText("since")})::timestamptz`) },
 } satisfies JsonFields;
+
+/** An object of these fields if the column is set, else null. */
+function objectIf<Fields extends JsonFields>(column: PgColumn, fields: Fields) {
+  const wrap = (object: SQL) => sql`case when ${column} is null then ${NULL_TEXT} else ${object} end`;
+  return { fields, wrap };
+}
 
 /** By key, in the order of code points. */
 function labelsOf({ labels }: NodeRow): { readonly key: string; readonly value: string }[] {
@@ -260,70 +259,53 @@ export function declaredValue(name: DeclaredName, row: NodeRow): string | boolea
   return row[name] ?? declared(name).otherwise ?? null;
 }
 
-function declaredField(name: DeclaredName): ScalarField<NodeRow, string | boolean | number | null> {
+function declaredField(name: DeclaredName): { readonly text: SQL } {
   const { type, otherwise } = declared(name);
   const column =
     otherwise === undefined ? sql`${nodes[name]}` : sql`coalesce(${nodes[name]}, ${sql.raw(`'${otherwise}'`)})`;
-  return { text: (type === "String" ? stringText : scalarText)(column), value: (row) => declaredValue(name, row) };
+  return { text: (type === "String" ? stringText : scalarText)(column) };
 }
 
 export const NODE_FIELDS = {
   ...(Object.fromEntries(DECLARED_NAMES.map((name) => [name, declaredField(name)])) as {
-    readonly [Name in DeclaredName]: ScalarField<NodeRow, string | boolean | number | null>;
+    readonly [Name in DeclaredName]: { readonly text: SQL };
   }),
   id: idField("Node", nodes.id),
-  uuid: ofNode("id", plainStringText),
-  name: ofNode("name", stringText),
-  project: ofNode("project", stringText),
-  state: ofNode("state", plainStringText),
-  stage: ofNode("stage", plainStringText),
-  powerState: ofNode("powerState", plainStringText),
-  powerReadAt: ofNode("powerReadAt", dateText),
-  powerCheckedAt: ofNode("powerCheckedAt", dateText),
-  powerProblem: ofNode("powerProblem", stringText),
+  uuid: { text: plainStringText(nodes.id) },
+  name: { text: stringText(nodes.name) },
+  project: { text: stringText(nodes.project) },
+  state: { text: plainStringText(nodes.state) },
+  stage: { text: plainStringText(nodes.stage) },
+  powerState: { text: plainStringText(nodes.powerState) },
+  powerReadAt: { text: dateText(nodes.powerReadAt) },
+  powerCheckedAt: { text: dateText(nodes.powerCheckedAt) },
+  powerProblem: { text: stringText(nodes.powerProblem) },
   powerProblemKind: {
     text: stringText(sql`case when ${nodes.powerProblem} is not null then ${nodes.powerProblemKind} end`),
     value: ({ powerProblem, powerProblemKind }: NodeRow) => (powerProblem === null ? null : powerProblemKind),
   },
-  wantedPower: ofNode("wantedPower", plainStringText),
+  wantedPower: { text: plainStringText(nodes.wantedPower) },
   powerDrift: { text: scalarText(HAS_POWER_DRIFT), value: hasPowerDrift },
-  presence: ofNode("presence", plainStringText),
-  maintenance: {
-    fields: MAINTENANCE_FIELDS,
-    wrap: (object: SQL) => sql`case when ${nodes.maintenanceSince} is null then ${NULL_TEXT} else ${object} end`,
-    value: maintenanceOf,
-  },
-  fault: {
-    fields: FAULT_FIELDS,
-    wrap: (object: SQL) => sql`case when ${nodes.faultKind} is null then ${NULL_TEXT} else ${object} end`,
-    value: faultOf,
-  },
-  protected: ofNode("isProtected", scalarText),
+  presence: { text: plainStringText(nodes.presence) },
+  maintenance: { ...objectIf(nodes.maintenanceSince, MAINTENANCE_FIELDS), value: maintenanceOf },
+  fault: { ...objectIf(nodes.faultKind, FAULT_FIELDS), value: faultOf },
+  protected: { text: scalarText(nodes.isProtected) },
   retired: {
     text: scalarText(sql`${nodes.retiredReason} is not null`),
     value: ({ retiredReason }: NodeRow) => retiredReason !== null,
   },
-  retiredReason: ofNode("retiredReason", stringText),
+  retiredReason: { text: stringText(nodes.retiredReason) },
   macs: {
     // Without the blanks that PostgreSQL puts between the members of a list.
     text: sql`replace(${nodes.macs}::text, ', ', ',')`,
-    value: ({ macs }: NodeRow) => macs,
   },
-  controller: ofNode("controller", stringText),
-  identityConflict: {
-    fields: CONFLICT_FIELDS,
-    wrap: (object: SQL) => sql`case when ${nodes.identityConflict} is null then ${NULL_TEXT} else ${object} end`,
-    value: ({ identityConflict }: NodeRow) => identityConflict,
-  },
-  lastError: {
-    fields: FAILURE_FIELDS,
-    wrap: (object: SQL) => sql`case when ${nodes.lastError} is null then ${NULL_TEXT} else ${object} end`,
-    value: ({ lastError }: NodeRow) => lastError,
-  },
-  revision: ofNode("revision", scalarText),
-  transitionCount: ofNode("transitionCount", scalarText),
-  createdAt: ofNode("createdAt", dateText),
-  updatedAt: ofNode("updatedAt", dateText),
+  controller: { text: stringText(nodes.controller) },
+  identityConflict: objectIf(nodes.identityConflict, CONFLICT_FIELDS),
+  lastError: objectIf(nodes.lastError, FAILURE_FIELDS),
+  revision: { text: scalarText(nodes.revision) },
+  transitionCount: { text: scalarText(nodes.transitionCount) },
+  createdAt: { text: dateText(nodes.createdAt) },
+  updatedAt: { text: dateText(nodes.updatedAt) },
   labels: {
     fields: {
       key: { text: stringText(sql.raw("label.key")) },

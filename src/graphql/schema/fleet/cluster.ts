@@ -59,11 +59,10 @@ const HostGroupRequirementRef = builder.objectRef<Requirement>("HostGroupRequire
   description: "Nodes of another host group that have to be ACTIVE.",
   fields: (t) => ({
     group: t.exposeString("group", { description: "Name of the other group." }),
-    share: t.field({
+    share: t.expose("share", {
       type: ShareRef,
       nullable: true,
       description: "Number of its nodes, at least one; percentages are rounded up. Null for all of them.",
-      resolve: ({ share }) => share ?? null,
     }),
   }),
 });
@@ -82,19 +81,17 @@ const HostGroupRef = builder.objectRef<NamedGroup>("HostGroup").implement({
       description: "A node of the group begins a deployment when all of these hold.",
       resolve: ({ after = [] }) => [...after],
     }),
-    tolerates: t.field({
+    tolerates: t.expose("tolerates", {
       type: ShareRef,
       nullable: true,
       description:
         "Nodes that may fail in an operation that deploys; percentages are of the group's nodes, rounded down. One more failure ends the operation, after its running steps. 0: each node is critical. Null: the failure policy of the operation applies.",
-      resolve: ({ tolerates }) => tolerates ?? null,
     }),
-    minActive: t.field({
+    minActive: t.expose("minActive", {
       type: ShareRef,
       nullable: true,
       description:
         "Minimum number of nodes in service: ACTIVE, present, without a fault, not powered off. It holds for every verb that takes a node out of service. Percentages are rounded up. Null: no minimum.",
-      resolve: ({ minActive }) => minActive ?? null,
     }),
     nodeCount: t.int({
       description: "Number of its nodes, those that unfinished work brings into it included.",
@@ -114,8 +111,8 @@ builder.objectType(ClusterRef, {
   description: "Named set of nodes with common settings. A node belongs to at most one cluster.",
   fields: (t) => ({
     id: t.id({ description: "Global ID: opaque and stable.", resolve: CLUSTER_FIELDS.id.value }),
-    name: t.string({ description: "Unique name of the cluster.", resolve: CLUSTER_FIELDS.name.value }),
-    project: t.string({ description: "Project that owns it.", resolve: CLUSTER_FIELDS.project.value }),
+    name: t.exposeString("name", { description: "Unique name of the cluster." }),
+    project: t.exposeString("project", { description: "Project that owns it." }),
     state: t.field({
       type: ClusterStateEnum,
       description: "State, computed from the nodes and their unfinished runs.",
@@ -138,20 +135,11 @@ builder.objectType(ClusterRef, {
       resolve: async ({ id, hostGroups }, _args, { load }) =>
         (await load.hostGroupNames.load(id)).filter((name) => !Object.hasOwn(hostGroups, name)),
     }),
-    revision: t.int({
+    revision: t.exposeInt("revision", {
       description: "Increases with every change. Send it as `ifRevision` to detect concurrent changes.",
-      resolve: CLUSTER_FIELDS.revision.value,
     }),
-    createdAt: t.field({
-      type: "DateTime",
-      description: "Time of creation.",
-      resolve: CLUSTER_FIELDS.createdAt.value,
-    }),
-    updatedAt: t.field({
-      type: "DateTime",
-      description: "Time of the last change.",
-      resolve: CLUSTER_FIELDS.updatedAt.value,
-    }),
+    createdAt: t.expose("createdAt", { type: "DateTime", description: "Time of creation." }),
+    updatedAt: t.expose("updatedAt", { type: "DateTime", description: "Time of the last change." }),
     nodeCounts: t.field({
       type: [NodeStateCountRef],
       description: "Number of nodes per state; states without nodes are left out.",

@@ -84,80 +84,50 @@ builder.objectType(NodeRef, {
   description: "Bare-metal machine.",
   fields: (t) => ({
     id: t.id({ description: "Global ID: opaque and stable.", resolve: NODE_FIELDS.id.value }),
-    uuid: t.field({
-      type: "UUID",
-      description: "UUID as used in logs and by drivers.",
-      resolve: NODE_FIELDS.uuid.value,
-    }),
-    name: t.string({ description: "Unique name, chosen by people.", resolve: NODE_FIELDS.name.value }),
-    project: t.string({ description: "Project that owns it.", resolve: NODE_FIELDS.project.value }),
-    state: t.field({ type: NodeStateEnum, description: "Current lifecycle state.", resolve: NODE_FIELDS.state.value }),
+    uuid: t.expose("id", { type: "UUID", description: "UUID as used in logs and by drivers." }),
+    name: t.exposeString("name", { description: "Unique name, chosen by people." }),
+    project: t.exposeString("project", { description: "Project that owns it." }),
+    state: t.expose("state", { type: NodeStateEnum, description: "Current lifecycle state." }),
     targetState: t.field({
       type: NodeStateEnum,
       nullable: true,
       description: "State in which the unfinished run will end; null if there is no unfinished run.",
       resolve: async ({ id }, _args, { load }) => (await load.currentRun.load(id))?.target ?? null,
     }),
-    stage: t.field({
-      type: StageEnum,
-      description: "How far the node has come; a restart decides by it.",
-      resolve: NODE_FIELDS.stage.value,
-    }),
-    presence: t.field({
-      type: PresenceEnum,
-      description: "Presence as reported by monitoring.",
-      resolve: NODE_FIELDS.presence.value,
-    }),
-    lastError: t.field({
+    stage: t.expose("stage", { type: StageEnum, description: "How far the node has come; a restart decides by it." }),
+    presence: t.expose("presence", { type: PresenceEnum, description: "Presence as reported by monitoring." }),
+    lastError: t.expose("lastError", {
       type: FailureRef,
       nullable: true,
       description:
         "Failure of the last run on the node; null if it succeeded, and from when later work moves the node.",
-      resolve: NODE_FIELDS.lastError.value,
     }),
-    revision: t.int({
+    revision: t.exposeInt("revision", {
       description: "Increases with every change. Send it as `ifRevision` to detect concurrent changes.",
-      resolve: NODE_FIELDS.revision.value,
     }),
-    transitionCount: t.int({
+    transitionCount: t.exposeInt("transitionCount", {
       description: "Number of transitions of the node: the `sequence` of the newest one.",
-      resolve: NODE_FIELDS.transitionCount.value,
     }),
-    createdAt: t.field({
-      type: "DateTime",
-      description: "Time of registration.",
-      resolve: NODE_FIELDS.createdAt.value,
-    }),
-    updatedAt: t.field({
-      type: "DateTime",
-      description: "Time of the last change.",
-      resolve: NODE_FIELDS.updatedAt.value,
-    }),
+    createdAt: t.expose("createdAt", { type: "DateTime", description: "Time of registration." }),
+    updatedAt: t.expose("updatedAt", { type: "DateTime", description: "Time of the last change." }),
   }),
 });
 
 builder.objectFields(NodeRef, (t) => ({
-  powerState: t.field({
-    type: PowerStateEnum,
-    description: "Power state as last read.",
-    resolve: NODE_FIELDS.powerState.value,
-  }),
-  powerReadAt: t.field({
+  powerState: t.expose("powerState", { type: PowerStateEnum, description: "Power state as last read." }),
+  powerReadAt: t.expose("powerReadAt", {
     type: "DateTime",
     nullable: true,
     description: "Time when the power state was first read or last seen to change; null if it was never read.",
-    resolve: NODE_FIELDS.powerReadAt.value,
   }),
-  powerCheckedAt: t.field({
+  powerCheckedAt: t.expose("powerCheckedAt", {
     type: "DateTime",
     nullable: true,
     description: "Time when the power state was last read in the background or with readPower; null if never.",
-    resolve: NODE_FIELDS.powerCheckedAt.value,
   }),
-  powerProblem: t.string({
+  powerProblem: t.exposeString("powerProblem", {
     nullable: true,
     description: "Why the last reading of the power state failed; null if it succeeded.",
-    resolve: NODE_FIELDS.powerProblem.value,
   }),
   powerProblemKind: t.field({
     type: FailureKindEnum,
@@ -166,11 +136,10 @@ builder.objectFields(NodeRef, (t) => ({
       "Cause of `powerProblem` as the driver classified it. Null if there is no problem, or if the driver did not answer in time.",
     resolve: NODE_FIELDS.powerProblemKind.value,
   }),
-  wantedPower: t.field({
+  wantedPower: t.expose("wantedPower", {
     type: PowerStateEnum,
     nullable: true,
     description: "Power state, ON or OFF, that Ostler last set; null if it never set one.",
-    resolve: NODE_FIELDS.wantedPower.value,
   }),
   powerDrift: t.boolean({
     description:
@@ -193,31 +162,28 @@ builder.objectFields(NodeRef, (t) => ({
       "What the service knows to be wrong: verbs that need what is at fault are refused unless `force`. Null if nothing is.",
     resolve: NODE_FIELDS.fault.value,
   }),
-  protected: t.boolean({
+  protected: t.exposeBoolean("isProtected", {
     description:
       "Whether the node refuses verbs that would end the workload on it, including every power action except ON.",
-    resolve: NODE_FIELDS.protected.value,
   }),
   retired: t.boolean({
     description:
       "Whether the node is retired: it refuses to be deployed, and after a tear-down it ends MANAGEABLE instead of AVAILABLE.",
     resolve: NODE_FIELDS.retired.value,
   }),
-  retiredReason: t.string({
+  retiredReason: t.exposeString("retiredReason", {
     nullable: true,
     description: "Reason for the retirement, given by the operator; null if the node is not retired.",
-    resolve: NODE_FIELDS.retiredReason.value,
   }),
   macs: t.stringList({
     description:
       "MAC addresses of the machine's network interfaces, in lower case with colons, sorted: those that a request gave it, and those of the newest inspection that no other node has. A machine that boots over the network is known by them.",
-    resolve: (node) => [...NODE_FIELDS.macs.value(node)],
+    resolve: ({ macs }) => [...macs],
   }),
-  controller: t.string({
+  controller: t.exposeString("controller", {
     nullable: true,
     description:
       "Address of the management controller if the driver reports that several nodes can share it; null if the node has its own.",
-    resolve: NODE_FIELDS.controller.value,
   }),
   variables: variablesField(t, "Variables of every operation on the node, over those of its host group."),
   labels: t.field({
@@ -234,12 +200,11 @@ builder.objectFields(NodeRef, (t) => ({
 }));
 
 builder.objectFields(NodeRef, (t) => ({
-  identityConflict: t.field({
+  identityConflict: t.expose("identityConflict", {
     type: IdentityConflictRef,
     nullable: true,
     description:
       "Another node that seems to be the same machine: verbs that erase or install are refused on both with IDENTITY_CONFLICT. Null if there is none. It ends when one of the nodes is deleted, gets another controller if that is the conflict, or is inspected and found to be another machine, and when the value is declared as shared (`sharedController`, `Site.sharedIdentities`).",
-    resolve: NODE_FIELDS.identityConflict.value,
   }),
 }));
 
