@@ -86,10 +86,9 @@ builder.objectRef<Refusal>("CapacityError").implement({
   description: "Refusal because a limit is reached or too few nodes are free. Try again later.",
   interfaces: [UserErrorRef],
   fields: (t) => ({
-    available: t.int({
+    available: t.exposeInt("available", {
       nullable: true,
       description: "For a selection by `pick`: number of nodes that are free. Otherwise null.",
-      resolve: ({ available }) => available ?? null,
     }),
   }),
 });

@@ -33,17 +33,15 @@ const AuditEditRef = builder.objectRef<AuditEdit>("AuditEdit").implement({
   description: "Change of one object: the values that differ. Secrets are `***`, and long values are their length.",
   fields: (t) => ({
     target: t.exposeString("target", { description: "Name of the object before the change." }),
-    before: t.field({
+    before: t.expose("before", {
       type: "JSON",
       nullable: true,
       description: "Values before the change; null if there was no object.",
-      resolve: ({ before }) => before,
     }),
-    after: t.field({
+    after: t.expose("after", {
       type: "JSON",
       nullable: true,
       description: "Values after the change; null after a deletion.",
-      resolve: ({ after }) => after,
     }),
   }),
 });

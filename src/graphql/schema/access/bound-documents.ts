@@ -8,10 +8,9 @@ export const BoundDocumentRef = builder.objectRef<BoundDocument>("BoundDocument"
   description: "Registered document that a token may send.",
   fields: (t) => ({
     id: t.exposeString("id", { description: "Hash of its text, as in `TrustedDocument.id`." }),
-    variables: t.field({
+    variables: t.expose("variables", {
       type: "JSON",
       description: "Variables for which the token sends no other values: an object, empty if all are free.",
-      resolve: ({ variables }) => variables,
     }),
   }),
 });

@@ -83,10 +83,9 @@ const DiscoveryTermsRef = builder
         resolve: ({ driver, settings }, _args, { services }) =>
           visibleDiscoverySettings(services.registry.get(driver), settings),
       }),
-      namePrefix: t.string({
+      namePrefix: t.exposeString("namePrefix", {
         nullable: true,
         description: "Prefix of the name of a machine that does not report a name itself; the address follows it.",
-        resolve: ({ namePrefix }) => namePrefix ?? null,
       }),
     }),
   });

@@ -27,23 +27,20 @@ const StepPolicyRef = builder.objectRef<StepPolicy>("StepPolicy").implement({
   description: "The site's settings for one step: its priority, and whether it is forbidden.",
   fields: (t) => ({
     step: t.exposeString("step", { description: "Step as `interface.name`, such as `clean.erase_disks`." }),
-    driver: t.string({
+    driver: t.exposeString("driver", {
       nullable: true,
       description:
         "Driver that the policy is limited to; null for all drivers that provide the step. A policy for one driver takes precedence over one for all.",
-      resolve: ({ driver }) => driver ?? null,
     }),
-    priority: t.int({
+    priority: t.exposeInt("priority", {
       nullable: true,
       description:
         "Priority to use instead of the declared one; 0 means that the step does not run automatically. Null to use the declared priority.",
-      resolve: ({ priority }) => priority ?? null,
     }),
-    forbidden: t.boolean({
+    forbidden: t.exposeBoolean("forbidden", {
       nullable: true,
       description:
         "Whether the step is forbidden: it never runs, not even if requested by name. Null if the policy does not say.",
-      resolve: ({ forbidden }) => forbidden ?? null,
     }),
   }),
 });

@@ -50,18 +50,8 @@ export const InventoryChangeRef = builder.objectRef<InventoryChange>("InventoryC
       description: "Kind of the difference.",
       resolve: ({ before, after }) => (before === undefined ? "ADDED" : after === undefined ? "REMOVED" : "CHANGED"),
     }),
-    before: t.field({
-      type: "JSON",
-      nullable: true,
-      description: "Earlier value; null if it was added.",
-      resolve: ({ before }) => before ?? null,
-    }),
-    after: t.field({
-      type: "JSON",
-      nullable: true,
-      description: "Later value; null if it was removed.",
-      resolve: ({ after }) => after ?? null,
-    }),
+    before: t.expose("before", { type: "JSON", nullable: true, description: "Earlier value; null if it was added." }),
+    after: t.expose("after", { type: "JSON", nullable: true, description: "Later value; null if it was removed." }),
   }),
 });
 

@@ -76,15 +76,13 @@ const BiosAttributeRef = builder.objectRef<BiosAttribute>("BiosAttribute").imple
       description: "Values that an ENUMERATION can have; empty if the machine does not report them.",
       resolve: ({ allowedValues = [] }) => allowedValues,
     }),
-    minimum: t.float({
+    minimum: t.exposeFloat("minimum", {
       nullable: true,
       description: "Smallest value of an INTEGER; null if the machine reports none.",
-      resolve: ({ minimum }) => minimum ?? null,
     }),
-    maximum: t.float({
+    maximum: t.exposeFloat("maximum", {
       nullable: true,
       description: "Largest value of an INTEGER; null if the machine reports none.",
-      resolve: ({ maximum }) => maximum ?? null,
     }),
     readOnly: t.exposeBoolean("readOnly", { description: "Whether the machine refuses changes." }),
   }),
@@ -104,11 +102,10 @@ const BootSettingRef = builder.objectRef<BootOverride>("BootSetting").implement(
     persistent: t.exposeBoolean("persistent", {
       description: "Whether all later starts use the device. Otherwise only the next one does.",
     }),
-    mode: t.field({
+    mode: t.expose("mode", {
       type: BootModeEnum,
       nullable: true,
       description: "How the firmware starts the device; null if the machine does not report that.",
-      resolve: ({ mode }) => mode ?? null,
     }),
   }),
 });

@@ -21,10 +21,9 @@ const MachineAbilityRef = builder.objectRef<Ability>("MachineAbility").implement
     works: t.exposeBoolean("works", {
       description: "Whether it works on the machine. True also for what the driver declares and did not check.",
     }),
-    reason: t.string({
+    reason: t.exposeString("reason", {
       nullable: true,
       description: "Reason why it does not work; null if it works or the driver gives none.",
-      resolve: ({ reason }) => reason ?? null,
     }),
   }),
 });

@@ -32,12 +32,11 @@ export const StepDefinitionRef = builder.objectRef<AnyStep>("StepDefinition").im
     priority: t.exposeInt("priority", {
       description: "Priority: steps with a higher one run first; 0 runs only on request.",
     }),
-    group: t.field({
+    group: t.expose("group", {
       type: StepGroupEnum,
       nullable: true,
       description:
         "Decides the order among steps of equal priority. Null if the step declares none: it then has the place of its interface, a deploy step after FIRMWARE, others last.",
-      resolve: ({ group }) => group ?? null,
     }),
     interruptible: t.expose("interruptible", {
       type: InterruptibleEnum,
@@ -63,11 +62,10 @@ export const StepDefinitionRef = builder.objectRef<AnyStep>("StepDefinition").im
         "Parts of the machine that the step changes. A clean, deploy or undeploy step without a declaration counts as DISKS.",
       resolve: (step) => touchesOf(step),
     }),
-    reaches: t.field({
+    reaches: t.expose("reaches", {
       type: StageEnum,
       nullable: true,
       description: "Stage that a node reaches when the step succeeds; null if the step does not change the stage.",
-      resolve: ({ reaches }) => reaches ?? null,
     }),
     verifies: t.boolean({
       description: "Whether the step verifies afterwards that its work has taken effect.",

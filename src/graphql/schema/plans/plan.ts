@@ -187,18 +187,16 @@ const RootDiskRef = builder.objectRef<RootDisk>("RootDisk").implement({
 });
 
 builder.objectFields(WorkResultRef, (t) => ({
-  rootDisk: t.field({
+  rootDisk: t.expose("rootDisk", {
     type: RootDiskRef,
     nullable: true,
     description:
       "Disk on which the system will be installed. Null if the plan installs none through the agent, and before the agent has inspected the node: the disk is then chosen after its inspection, before the first step that changes disks.",
-    resolve: ({ rootDisk }) => rootDisk ?? null,
   }),
-  target: t.field({
+  target: t.expose("target", {
     type: NodeStateEnum,
     nullable: true,
     description: "State of the node when the run succeeds; null for a refused node.",
-    resolve: ({ target }) => target ?? null,
   }),
   pointOfNoReturn: t.field({
     type: StepRef,
@@ -207,18 +205,16 @@ builder.objectFields(WorkResultRef, (t) => ({
       "First planned step that changes disks or firmware: from there on, the previous state of the machine is lost. Null if there is none.",
     resolve: (result) => stepOfNoReturn(plannedSteps(result) ?? []),
   }),
-  erasesData: t.boolean({
+  erasesData: t.exposeBoolean("erasesData", {
     nullable: true,
     description:
       "Whether the node loses data: a step that will run changes its disks, and the node may hold data. An AVAILABLE node counts as empty, and so does a node whose erasures a restart keeps. Null for a refused node.",
-    resolve: ({ erasesData }) => erasesData ?? null,
   }),
-  powerOnFailure: t.field({
+  powerOnFailure: t.expose("powerOnFailure", {
     type: PowerOnFailureEnum,
     nullable: true,
     description:
       "Power of the node if its cleaning or deployment fails, as the request or the site says. Null for a refused node, and if a failure never changes the power.",
-    resolve: ({ powerOnFailure }) => powerOnFailure ?? null,
   }),
   variables: t.field({
     type: [EffectiveVariableRef],

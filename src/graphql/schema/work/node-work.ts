@@ -67,11 +67,10 @@ export const WorkResultRef = builder.objectRef<NodeResult>("WorkResult").impleme
         "Steps that will (with `dryRun`: would) run, in their order; null for a refused node, and for one that applyCluster leaves as it is.",
       resolve: plannedSteps,
     }),
-    reason: t.string({
+    reason: t.exposeString("reason", {
       nullable: true,
       description:
         "Why applyCluster works, or would work, on the node, as in `new`, `stopped in write_image` or `variables.ntp: 10.0.0.1 → 10.0.0.2`; secrets are only `changed`. Null if the node is as the cluster wants it, and for other verbs.",
-      resolve: ({ reason }) => reason ?? null,
     }),
   }),
 });

@@ -53,16 +53,14 @@ const MachineConditionRef = builder.objectRef<LeftAs>("MachineCondition").implem
       description: "Whether a step that changes firmware had started; null in records of earlier versions.",
       resolve: ({ firmwareTouched }) => firmwareTouched ?? null,
     }),
-    networkAttached: t.boolean({
+    networkAttached: t.exposeBoolean("networkAttached", {
       nullable: true,
       description: "Whether a step that attaches networks had started; null in records of earlier versions.",
-      resolve: ({ networkAttached }) => networkAttached ?? null,
     }),
-    mayBeWorking: t.boolean({
+    mayBeWorking: t.exposeBoolean("mayBeWorking", {
       nullable: true,
       description:
         "Whether the machine may still be at a step that must not be cut, such as writing firmware, and was left as it is; null in records of earlier versions.",
-      resolve: ({ mayBeWorking }) => mayBeWorking ?? null,
     }),
     cleanUpError: t.exposeString("tearDownError", {
       nullable: true,
