@@ -200,50 +200,23 @@ function openPools(options: DatabaseOptions, probed: Probed, { isAnswering }: Pi
   // A pooler rejects settings that it does not know, and would pass a session's settings on to other clients. Behind
   // one, the statement queue cancels statements, and a snapshot sets its timeout inside the transaction.
   const settings = isPooled ? {} : probed.settings;
-  const timeouts = {
-    settings,
-    ...(!isPooled && { statementSeconds: readSeconds, idleSeconds: IDLE_SECONDS }),
-    silentSeconds: readSeconds + SILENT_SECONDS,
-    unusedSeconds,
-  };
+  const session = { prepare, settings, unusedSeconds };
+  const idleLimit = isPooled ? {} : { idleSeconds: IDLE_SECONDS };
+  const reads = { ...session, ...idleLimit, ...(!isPooled && { statementSeconds: readSeconds }) };
+  const writes = { ...session, hasGenericPlans, onStatement: options.onWrite };
   return {
     pools,
     sql: prepareTransactions(
-      connect(connection, {
-        max: pools.writers,
-        prepare,
-        settings,
-        silentSeconds: writeSeconds,
-        unusedSeconds,
-        hasGenericPlans,
-        ...(!isPooled && { idleSeconds: IDLE_SECONDS }),
-        onStatement: options.onWrite,
-      }),
+      connect(connection, { ...writes, ...idleLimit, max: pools.writers, silentSeconds: writeSeconds }),
       { hasGenericPlans },
     ),
-    claimSql: connect(connection, {
-      max: pools.claims,
-      prepare,
-      settings,
-      silentSeconds: CLAIM_SECONDS,
-      unusedSeconds,
-      hasGenericPlans,
-      onStatement: options.onWrite,
-    }),
-    boundedSql: limitStatements(connect(connection, { max: pools.readers, prepare, onStatement, ...timeouts }), {
-      concurrency: pools.readers,
-      seconds: readSeconds,
-      unusedSeconds,
-      cancels: isPooled,
-      isAnswering,
-    }),
-    snapshotSql: connect(connection, {
-      max: pools.snapshots,
-      prepare,
-      ...timeouts,
-      // A server that works cancels in time. Without this limit, one that was away for longer would seem to be slow.
-      silentSeconds: readSeconds + 1,
-    }),
+    claimSql: connect(connection, { ...writes, max: pools.claims, silentSeconds: CLAIM_SECONDS }),
+    boundedSql: limitStatements(
+      connect(connection, { ...reads, max: pools.readers, silentSeconds: readSeconds + SILENT_SECONDS, onStatement }),
+      { concurrency: pools.readers, seconds: readSeconds, unusedSeconds, cancels: isPooled, isAnswering },
+    ),
+    // A server that works cancels in time. Without this limit, one that was away for longer would seem to be slow.
+    snapshotSql: connect(connection, { ...reads, max: pools.snapshots, silentSeconds: readSeconds + 1 }),
   };
 }
 
