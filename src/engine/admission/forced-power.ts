@@ -39,7 +39,7 @@ export async function waitingRuns(
   { lockIn }: { readonly lockIn: Tx | null },
 ): Promise<Map<string, WaitingRun>> {
   const found = lockIn
-    ? await lockUnfinishedRuns(lockIn, { nodeIds }, { skipLocked: true })
+    ? await lockUnfinishedRuns(lockIn, nodeIds, { skipLocked: true })
     : await unfinishedRuns(tx, nodeIds);
   const waiting = found.filter((run) => stepWaits(run) && run.forcedPower === null);
   const plans = await plansByHashes(tx, [...new Set(waiting.map(({ planHash }) => planHash))]);

@@ -27,7 +27,7 @@ import { stepUnderWay, stepsOfRuns } from "./step-under-way.ts";
 export async function abortWork(context: EngineContext, caller: Caller, request: AbortRequest): Promise<AbortResult> {
   const answer = await interruptWork(context, request, abortFlaws(request), {
     caller,
-    lock: (tx, nodeIds) => lockUnfinishedRuns(tx, { nodeIds }),
+    lock: lockUnfinishedRuns,
     decide: (reader, targets) => decideAborts(reader, targets, request.mode ?? "NOW"),
     carryOut: (transaction, accepted) => recordAborts(transaction, context, { caller, request }, accepted),
     forecast: (_reader, accepted) => accepted.map((one) => forecastAbort(request, one)),

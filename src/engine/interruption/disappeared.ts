@@ -16,7 +16,7 @@ import { newFailure } from "../input/failures.ts";
 /** Fails the runs of an operation that have waited for their nodes for too long. */
 export async function disappearedTimeout({ transact }: EngineContext, operationId: string): Promise<void> {
   await transact(async ({ tx }) => {
-    const locked = await lockUnfinishedRuns(tx, { nodeIds: nodeIdsOf(await waitedTooLong(tx, operationId)) });
+    const locked = await lockUnfinishedRuns(tx, nodeIdsOf(await waitedTooLong(tx, operationId)));
     // Read again: a run may have continued, or its node come back, before the lock.
     const late = new Set(idsOf(await waitedTooLong(tx, operationId)));
     const runs = locked.filter(({ id }) => late.has(id));

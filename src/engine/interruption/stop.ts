@@ -20,7 +20,7 @@ import { plansByHashes } from "../../store/runs/plans.ts";
 import type { Failure, PlannedStep } from "../../store/records.ts";
 import { limitStop, takeStopsOver } from "../../store/operations/due-operations.ts";
 import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
-import { lockUnfinishedRuns } from "../../store/runs/run-locks.ts";
+import { lockUnfinishedRuns, lockUnfinishedRunsOf } from "../../store/runs/run-locks.ts";
 import { newestWork, runsOfOperation, interruptRuns, unfinishedRuns } from "../../store/runs/runs.ts";
 import type { RequestedInterrupt, RunRow } from "../../store/runs/runs.ts";
 import type { EngineContext } from "../context.ts";
@@ -97,7 +97,7 @@ async function stopOperation(
   // A repeated stop waits for no lock: the ends of the runs take the operation's lock one after the other.
   const locks = seen !== undefined && !stop.dryRun && !isStopOfUser(seen);
   // Runs that are being written are left out: their workers read the operation's stop at the next boundary.
-  const runs = locks ? await lockUnfinishedRuns(tx, { operationId: id }, { skipLocked: true }) : [];
+  const runs = locks ? await lockUnfinishedRunsOf(tx, [id], { skipLocked: true }) : [];
   const operation = locks ? await lockOperation(tx, id) : seen;
   if (!operation) return refuseRequest(unknownOperation(id));
   if (isFinalOperation(operation.state) && !wasStopped(operation)) return refuseEnded(tx, operation);
@@ -205,7 +205,7 @@ function nodesStop(context: EngineContext, stop: Stop): Interruption<NodeAnswer>
  * Unfinished runs, locked, and for the other nodes the newest run: a stop that comes after the end reports that end.
  */
 async function lockUnfinishedOrNewest(tx: Tx, nodeIds: readonly string[]): Promise<RunRow[]> {
-  return withNewest(tx, nodeIds, await lockUnfinishedRuns(tx, { nodeIds }));
+  return withNewest(tx, nodeIds, await lockUnfinishedRuns(tx, nodeIds));
 }
 
 async function withNewest(
@@ -257,7 +257,7 @@ function nothingToStop(ref: string, ended: RunRow | { readonly nodeId: string })
  */
 export async function stopTimeout(context: EngineContext, operationId: string): Promise<void> {
   await context.transact(async (transaction) => {
-    const runs = (await lockUnfinishedRuns(transaction.tx, { operationId })).filter(
+    const runs = (await lockUnfinishedRunsOf(transaction.tx, [operationId])).filter(
       ({ purpose, interruptFailure }) => purpose === "WORK" && interruptFailure === null,
     );
     const operation = await lockOperation(transaction.tx, operationId);

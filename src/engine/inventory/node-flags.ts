@@ -43,7 +43,7 @@ export async function clearMaintenance(
   // Workers lock a run before its node.
   return changeNodes(
     context,
-    { caller, selector, lockFirst: ({ tx }, nodeIds) => lockUnfinishedRuns(tx, { nodeIds }) },
+    { caller, selector, lockFirst: ({ tx }, nodeIds) => lockUnfinishedRuns(tx, nodeIds) },
     clear,
   );
 }

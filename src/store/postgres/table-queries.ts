@@ -17,7 +17,7 @@ interface Choice {
   readonly orderBy?: readonly Key[];
 }
 
-interface LockChoice extends Choice {
+interface LockMode {
   readonly strength?: "share" | "no key update" | "update";
   /** Without the rows that another transaction has locked. */
   readonly skipLocked?: true;
@@ -63,10 +63,11 @@ export function rowBy<Table extends PgTable>(
 export function lockRowsBy<Table extends PgTable>(
   table: Table,
   column: Key,
-  { where, orderBy = [column], strength = "no key update", ...config }: LockChoice = {},
-): (tx: Tx, values: readonly string[]) => Promise<InferSelectModel<Table>[]> {
-  return async (tx, values) => {
+  { where, orderBy = [column], ...mode }: Choice & LockMode = {},
+): (tx: Tx, values: readonly string[], more?: LockMode) => Promise<InferSelectModel<Table>[]> {
+  return async (tx, values, more) => {
     if (values.length === 0) return [];
+    const { strength = "no key update", ...config } = { ...mode, ...more };
     const rows = await rowsWhere(tx, table, { where: and(inArrayParam(column, values), where), orderBy }).for(
       strength,
       config,

@@ -60,23 +60,13 @@ export async function lockRuns(
   );
 }
 
-/**
- * Locks unfinished runs, of nodes or of an operation, in the order of their nodes. `skipLocked`: without those that
- * another transaction has locked.
- */
-export async function lockUnfinishedRuns(
-  tx: Tx,
-  of: { readonly nodeIds: readonly string[] } | { readonly operationId: string },
-  { skipLocked = false }: { readonly skipLocked?: boolean } = {},
-): Promise<RunRow[]> {
-  const which = "nodeIds" in of ? inArrayParam(runs.nodeId, of.nodeIds) : eq(runs.operationId, of.operationId);
-  return tx
-    .select()
-    .from(runs)
-    .where(and(which, isNull(runs.finishedAt)))
-    .orderBy(asc(runs.nodeId))
-    .for("no key update", skipLocked ? { skipLocked } : {});
-}
+const UNFINISHED = { where: isNull(runs.finishedAt), orderBy: [runs.nodeId] };
+
+/** Locks the unfinished runs of nodes, in the order of the nodes. */
+export const lockUnfinishedRuns = lockRowsBy(runs, runs.nodeId, UNFINISHED);
+
+/** Locks those of operations, in the same order. */
+export const lockUnfinishedRunsOf = lockRowsBy(runs, runs.operationId, UNFINISHED);
 
 const queuedRuns = rowsBy(runs, runs.nodeId, { where: and(isNull(runs.finishedAt), eq(runs.state, "QUEUED")) });
 const lockStarted = lockRowsBy(runs, runs.nodeId, { where: and(isNull(runs.finishedAt), ne(runs.state, "QUEUED")) });
