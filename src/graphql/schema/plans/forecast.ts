@@ -28,9 +28,8 @@ interface EndTime {
 }
 
 /** Entries with the same effect, by the time of their ends. */
-interface EffectGroup {
+interface EffectGroup extends Omit<ForecastEntry, "answer" | "count"> {
   readonly entries: readonly (readonly [ForecastEntry, EndTime])[];
-  readonly one: ForecastEntry;
   readonly timeoutSeconds: number | null;
 }
 
@@ -48,9 +47,9 @@ async function effectGroups(
   const made = [...groups.values()].flatMap((same): EffectGroup[] => {
     const sorted = same.toSorted(([, a], [, b]) => order(a) - order(b));
     const [first] = sorted;
-    return first ? [{ entries: sorted, one: first[0], timeoutSeconds }] : [];
+    return first ? [{ ...first[0], entries: sorted, timeoutSeconds }] : [];
   });
-  const rank = ({ one: { effect }, entries: [first] }: EffectGroup) =>
+  const rank = ({ effect, entries: [first] }: EffectGroup) =>
     effect === "NONE" || effect === "CONTINUES" ? Number.POSITIVE_INFINITY : order(first?.[1] ?? AT_ONCE);
   return made.toSorted((a, b) => compare(rank(a), rank(b)) || countOf(b) - countOf(a));
 }
@@ -90,47 +89,41 @@ function latest({ entries }: EffectGroup, which: keyof EndTime): number | null {
 const WorkEffectGroupRef = builder.objectRef<EffectGroup>("WorkEffectGroup").implement({
   description: "Runs on which a request would have the same effect.",
   fields: (t) => ({
-    effect: t.field({ type: WorkEffectEnum, description: "When it takes effect.", resolve: ({ one }) => one.effect }),
+    effect: t.expose("effect", { type: WorkEffectEnum, description: "When it takes effect." }),
     count: t.int({
       description: "Number of nodes; for a discovery, number of addresses without a result.",
       resolve: countOf,
     }),
-    endsAs: t.field({
+    endsAs: t.expose("endsAs", {
       type: RunStateEnum,
       nullable: true,
       description:
         "State in which the runs end, or ended. With PENDING, that of a step that succeeds. Null if they continue.",
-      resolve: ({ one }) => one.endsAs,
     }),
-    nodeState: t.field({
+    nodeState: t.expose("nodeState", {
       type: NodeStateEnum,
       nullable: true,
       description: "State of the nodes after the end of their runs; null for addresses and for runs that have ended.",
-      resolve: ({ one }) => one.nodeState,
     }),
     step: t.string({
       nullable: true,
       description: "Step that has begun and not ended, as `interface.name`; null if there is none.",
-      resolve: ({ one }) => one.step?.label ?? null,
+      resolve: ({ step }) => step?.label ?? null,
     }),
-    cutsStep: t.boolean({
+    cutsStep: t.exposeBoolean("cutsStep", {
       description: "Whether the step is cut off half way, and undone as far as its driver can.",
-      resolve: ({ one }) => one.cutsStep,
     }),
-    powersOff: t.boolean({
+    powersOff: t.exposeBoolean("powersOff", {
       nullable: true,
       description: "Whether the machines are powered off; null if their power is not known afterwards.",
-      resolve: ({ one }) => one.powersOff,
     }),
-    changedParts: t.field({
+    changedParts: t.expose("changed", {
       type: [MachinePartEnum],
       description:
         "Parts of the machines that the steps so far have changed, the running one included: what would be left changed. All parts if nothing is known of the machines.",
-      resolve: ({ one }) => one.changed,
     }),
-    conditionKnown: t.boolean({
+    conditionKnown: t.exposeBoolean("isConditionKnown", {
       description: "Whether the condition of the machines is known afterwards; false for a forced abort.",
-      resolve: ({ one }) => one.isConditionKnown,
     }),
   }),
 });
