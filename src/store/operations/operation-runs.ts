@@ -4,6 +4,7 @@ import type { SQL } from "drizzle-orm";
 import type { FinalRunState, RunCounts, RunState } from "../../lifecycle/operation-states.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
+import type { OperationGroups } from "../records.ts";
 import { hasRow } from "../postgres/table-queries.ts";
 import type { RunRow } from "../runs/runs.ts";
 import { IN_SERVICE } from "../nodes/host-groups.ts";
@@ -33,10 +34,7 @@ export async function lockRunsToStart(
 }
 
 /** Keys of host groups whose nodes may not begin now: to be deployed, and to be taken out of service. */
-export interface ClosedGroups {
-  readonly deployed: readonly string[];
-  readonly budgeted: readonly string[];
-}
+export type ClosedGroups = OperationGroups;
 
 /** A node that is out of service already may be worked on. */
 function isHeldBy({ deployed, budgeted }: ClosedGroups): SQL | undefined {
