@@ -83,12 +83,11 @@ export async function applyRunEnds(
   const byOperation = Map.groupBy(ends, ({ run }) => run.operationId);
   // All are locked before any is changed, in one order.
   const locked = await lockOperations(transaction.tx, [...byOperation.keys()]);
-  const operations = new Map(locked.map((operation) => [operation.id, operation]));
   const settled = locked.filter((operation) => endsWith(operation, byOperation.get(operation.id)));
   await finishSettled(transaction, parts, settled);
   const finished = new Set(idsOf(settled));
-  for (const operationId of [...byOperation.keys()].filter((id) => !finished.has(id)).toSorted())
-    await settleOperation(transaction, parts, operations.get(operationId), byOperation.get(operationId) ?? []);
+  for (const operation of locked.filter(({ id }) => !finished.has(id)))
+    await settleOperation(transaction, parts, operation, byOperation.get(operation.id) ?? []);
 }
 
 /**
@@ -127,10 +126,10 @@ async function finishSettled(
 async function settleOperation(
   transaction: Transaction,
   parts: FinishParts,
-  locked: OperationRow | undefined,
+  locked: OperationRow,
   ends: readonly RunEnd[],
 ): Promise<void> {
-  let operation = locked;
+  let operation: OperationRow | undefined = locked;
   for (const { run, state, failure } of ends) {
     if (!operation) throw new Error(`Run ${run.id} has no operation.`);
     const operationId = operation.id;
