@@ -63,7 +63,6 @@ export class ClaimLoop {
   readonly #executions = new Set<Promise<void>>();
   #execute: (claim: Claim) => Promise<void> = async () => {};
   #renewal: { stop(): void } | undefined;
-  #notified: NodeJS.Timeout | undefined;
   #loop: Promise<void> = Promise.resolve();
   #poke = () => {};
   #isResting = false;
@@ -73,12 +72,7 @@ export class ClaimLoop {
 
   constructor(parts: ClaimLoopParts) {
     this.#parts = parts;
-    this.#unsubscribe = parts.notifier.subscribe(() => {
-      this.#notified ??= setTimeout(() => {
-        this.#notified = undefined;
-        this.poke();
-      }, DEBOUNCE_MS);
-    });
+    this.#unsubscribe = parts.notifier.subscribe(() => this.poke(), DEBOUNCE_MS);
   }
 
   /** `execute`: executes a run until it ends or parks. */
@@ -132,7 +126,6 @@ export class ClaimLoop {
     const { reader, leases, notifier, log } = this.#parts;
     this.rest();
     this.#unsubscribe();
-    clearTimeout(this.#notified);
     // No wait is unlimited, because a lost connection never answers.
     await withTimeout(STOP_MS, this.#loop).catch(() => log.warn("the claim of runs did not end while it was stopped"));
     const all = Promise.all(this.#executions).then(() => true);

@@ -53,7 +53,6 @@ export class PowerCalls {
   readonly #closing: AbortSignal;
   readonly #open = new Set<OpenCall>();
   readonly #unsubscribe: () => void;
-  #soon: NodeJS.Timeout | undefined;
   // Many nodes are read at the same time, so lookups are batched.
   readonly #workOf: (id: string) => Promise<WorkSoFar | undefined>;
   readonly #rowOf: (id: string) => Promise<NodeRow | undefined>;
@@ -73,7 +72,7 @@ export class PowerCalls {
       async (ids) =>
         new Map([...(await secretsOf(reader, keyring, SECRETS.ofNodes, ids))].map(([id, found]) => [id, { found }])),
     );
-    this.#unsubscribe = parts.notifier.subscribe(() => this.#onNotified());
+    this.#unsubscribe = parts.notifier.subscribe(() => this.#onNotified(), DEBOUNCE_MS);
   }
 
   /** The node if it is at rest; otherwise the reason why its power may not be read. */
@@ -134,7 +133,6 @@ export class PowerCalls {
   close(): void {
     for (const { cancel } of this.#open) cancel.abort(this.#closing.reason);
     this.#unsubscribe();
-    clearTimeout(this.#soon);
   }
 
   /** Makes a call that is canceled when work on the node begins, or the engine closes. Null: work has begun already. */
@@ -154,12 +152,9 @@ export class PowerCalls {
 
   #onNotified(): void {
     if (this.#open.size === 0) return;
-    this.#soon ??= setTimeout(() => {
-      this.#soon = undefined;
-      this.#cancelBusy().catch((error: unknown) =>
-        this.#parts.log.debug({ err: error }, "busy nodes could not be determined"),
-      );
-    }, DEBOUNCE_MS);
+    this.#cancelBusy().catch((error: unknown) =>
+      this.#parts.log.debug({ err: error }, "busy nodes could not be determined"),
+    );
   }
 
   async #cancelBusy(): Promise<void> {

@@ -12,10 +12,10 @@ import type { Database } from "./database.ts";
 export interface Notifier extends AsyncDisposable {
   notify(): void;
   /**
-   * Calls `listener` after notifications, at most once per turn of the event loop. Returns a function that
-   * unsubscribes.
+   * Calls `listener` after notifications, at most once per turn of the event loop, or once for all notifications within
+   * `delayMs`. Returns a function that unsubscribes.
    */
-  subscribe(listener: () => void): () => void;
+  subscribe(listener: () => void, delayMs?: number): () => void;
 }
 
 const CHANNEL = "ostler";
@@ -51,9 +51,20 @@ export async function createNotifier(
       wakeUp();
       sends.request();
     },
-    subscribe(listener) {
-      listeners.add(listener);
-      return () => void listeners.delete(listener);
+    subscribe(listener, delayMs) {
+      let timer: NodeJS.Timeout | undefined;
+      const callLater = () => {
+        timer ??= setTimeout(() => {
+          timer = undefined;
+          listener();
+        }, delayMs);
+      };
+      const woken = delayMs === undefined ? listener : callLater;
+      listeners.add(woken);
+      return () => {
+        listeners.delete(woken);
+        clearTimeout(timer);
+      };
     },
     async [Symbol.asyncDispose]() {
       listeners.clear();

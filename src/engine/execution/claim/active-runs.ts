@@ -9,24 +9,24 @@ import { interruptsOf } from "../../../store/runs/runs.ts";
 import type { EngineParts } from "../../context.ts";
 import type { ClaimedRun } from "./claimed-run.ts";
 
-interface StepSignals {
+/** The signals of a step. */
+interface StepSignals<Signal = AbortSignal> {
   /** Fires when the step is to be cancelled. */
-  readonly cancel: AbortSignal;
+  readonly cancel: Signal;
   /** Fires when the step is not waited for any longer, although it must not be cancelled. */
-  readonly abandon: AbortSignal;
+  readonly abandon: Signal;
   /** Fires when an abort is forced, after `cancel`: the node may have other work from now on. */
-  readonly kill: AbortSignal;
+  readonly kill: Signal;
 }
+
+interface ActiveStep extends StepSignals<AbortController>, Pick<PlannedStep, "interruptible"> {}
 
 interface ActiveRun {
   readonly fence: number;
-  readonly cancel: AbortController;
-  readonly abandon: AbortController;
-  readonly kill: AbortController;
   /** Resolves when the execution of the run has ended, with or without an error. */
   readonly ended: Promise<void>;
-  /** Of the step that was entered last; null before the first. */
-  readonly interruptible: PlannedStep["interruptible"] | null;
+  /** The step that was entered last; null before the first. */
+  readonly step: ActiveStep | null;
 }
 
 const POLL_MS = 1_000;
@@ -41,18 +41,12 @@ export class ActiveRuns {
   readonly #parts: ActiveRunsParts;
   readonly #poll: NodeJS.Timeout;
   readonly #unsubscribe: () => void;
-  #soon: NodeJS.Timeout | undefined;
   #isReleased = false;
 
   constructor(parts: ActiveRunsParts) {
     this.#parts = parts;
     this.#poll = setInterval(() => this.checkInterrupts(), POLL_MS);
-    this.#unsubscribe = parts.notifier.subscribe(() => {
-      this.#soon ??= setTimeout(() => {
-        this.#soon = undefined;
-        this.checkInterrupts();
-      }, AFTER_NOTIFICATION_MS);
-    });
+    this.#unsubscribe = parts.notifier.subscribe(() => this.checkInterrupts(), AFTER_NOTIFICATION_MS);
   }
 
   /** Resolves when the run is not executed by this process. */
@@ -63,24 +57,16 @@ export class ActiveRuns {
   /** Keeps the run until its execution has ended. */
   async track({ id: runId, fence }: Claim, execution: Promise<void>): Promise<void> {
     const ending = execution.finally(() => this.#runs.delete(runId));
-    this.#runs.set(runId, {
-      fence,
-      cancel: new AbortController(),
-      abandon: new AbortController(),
-      kill: new AbortController(),
-      ended: ending.catch(() => {}),
-      interruptible: null,
-    });
+    this.#runs.set(runId, { fence, ended: ending.catch(() => {}), step: null });
     await ending;
   }
 
   /** Notes that the run enters a step, so that an interrupt finds it. */
   enterStep({ run, fence }: ClaimedRun, { interruptible }: Pick<PlannedStep, "interruptible">): StepSignals {
-    const { ended } = this.#runs.get(run.id) ?? { ended: Promise.resolve() };
+    const { ended = Promise.resolve() } = this.#runs.get(run.id) ?? {};
     const [cancel, abandon, kill] = [new AbortController(), new AbortController(), new AbortController()];
-    const active = { fence, cancel, abandon, kill, ended, interruptible };
-    if (this.#isReleased) active.abandon.abort();
-    this.#runs.set(run.id, active);
+    if (this.#isReleased) abandon.abort();
+    this.#runs.set(run.id, { fence, ended, step: { interruptible, cancel, abandon, kill } });
     return { cancel: cancel.signal, abandon: abandon.signal, kill: kill.signal };
   }
 
@@ -93,38 +79,34 @@ export class ActiveRuns {
 
   async #signalInterrupted(): Promise<void> {
     const asked = new Map(this.#runs);
-    const ids = [...asked].filter(([, { interruptible }]) => interruptible !== null).map(([id]) => id);
+    const ids = [...asked].flatMap(([id, { step }]) => (step ? [id] : []));
     for (const { id, interrupt, interruptMode, fence, overdue } of await interruptsOf(
       this.#parts.database.reader,
       ids,
     )) {
       const active = this.#runs.get(id);
       // The run is in its next step by now, which the answer may not concern.
-      if (!active || active !== asked.get(id) || active.interruptible === null) continue;
-      const isAborted = interrupt === "ABORT" && cancels(interruptMode, active.interruptible);
-      if (fence > active.fence || isAborted) active.cancel.abort(new Error("The step was aborted."));
-      if (interrupt === "ABORT" && interruptMode === "FORCE") active.kill.abort(new Error("The abort was forced."));
-      if (overdue && !active.abandon.signal.aborted) this.#abandon(active, isAborted ? OVERDUE_GRACE_MS : 0);
+      if (!active?.step || active !== asked.get(id)) continue;
+      const { interruptible, cancel, abandon, kill } = active.step;
+      const isAborted = interrupt === "ABORT" && cancels(interruptMode, interruptible);
+      if (fence > active.fence || isAborted) cancel.abort(new Error("The step was aborted."));
+      if (interrupt === "ABORT" && interruptMode === "FORCE") kill.abort(new Error("The abort was forced."));
+      // A step that was canceled gets a moment to end.
+      if (overdue) setTimeout(() => abandon.abort(), isAborted ? OVERDUE_GRACE_MS : 0).unref();
     }
-  }
-
-  /** A step that was canceled gets a moment to end. */
-  #abandon({ abandon }: ActiveRun, graceMs: number): void {
-    setTimeout(() => abandon.abort(), graceMs).unref();
   }
 
   /** Cancels the steps of all runs, and waits for none of them. */
   release(): void {
     this.#isReleased = true;
-    for (const { cancel, abandon } of this.#runs.values()) {
-      cancel.abort(new Error("The process is shutting down."));
-      abandon.abort();
+    for (const { step } of this.#runs.values()) {
+      step?.cancel.abort(new Error("The process is shutting down."));
+      step?.abandon.abort();
     }
   }
 
   close(): void {
     clearInterval(this.#poll);
-    clearTimeout(this.#soon);
     this.#unsubscribe();
   }
 }
