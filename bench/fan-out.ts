@@ -6,7 +6,8 @@
 import { fork } from "node:child_process";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { createTransact, move } from "../src/engine/transaction.ts";
+import { createTransact } from "../src/engine/transaction.ts";
+import { move } from "../test/support/moves.ts";
 import { createNotifier } from "../src/store/postgres/notifier.ts";
 import { openDatabase } from "../src/store/postgres/database.ts";
 import type { Connection } from "../src/store/postgres/database.ts";

@@ -4,7 +4,8 @@
  * notifier and tail in this process stand in for the other process. The socket to a client is not included.
  */
 import { setTimeout as delay } from "node:timers/promises";
-import { createTransact, move } from "../src/engine/transaction.ts";
+import { createTransact } from "../src/engine/transaction.ts";
+import { move } from "../test/support/moves.ts";
 import { nodeStream } from "../src/feed/kinds/node-stream.ts";
 import { createTail } from "../src/feed/log/tail.ts";
 import { createLog } from "../src/log.ts";

@@ -1,22 +1,21 @@
 /**
- * The engine's transactions, and the only two functions that change a node's state: `move` takes many nodes along one
- * edge, `changeNodes` takes each along its own. Both update the node and collect its transition. The transitions are
- * appended by the transaction's last statement, because positions are assigned under a lock that lasts until the
- * commit. The rows of the audit come before it. After the commit the other replicas are notified.
+ * The engine's transactions, and the only function that changes a node's state: `changeNodes` takes each node along its
+ * own edges, and collects the transitions. They are appended by the transaction's last statement, because positions are
+ * assigned under a lock that lasts until the commit. The rows of the audit come before it. After the commit the other
+ * replicas are notified.
  */
 import { next } from "../lifecycle/machine.ts";
 import type { NodeEvent, NodeState } from "../lifecycle/node-states.ts";
 import type { Scope } from "../lifecycle/scopes.ts";
 import { createSlots } from "../runtime/concurrency.ts";
 import type { Slot } from "../runtime/concurrency.ts";
-import { createYielding } from "../runtime/yielding.ts";
 import { noopObserver } from "../observer.ts";
 import type { Observer } from "../observer.ts";
 import type { Notifier } from "../store/postgres/notifier.ts";
 import { isConnectionLoss } from "../store/postgres/connection-errors.ts";
 import type { Database, Tx } from "../store/postgres/database.ts";
-import { changeClaimedNodes, moveNodes } from "../store/nodes/nodes.ts";
-import type { ClaimedNodeChange, MovedNode, NodeMove } from "../store/nodes/nodes.ts";
+import { changeClaimedNodes } from "../store/nodes/nodes.ts";
+import type { ClaimedNodeChange, MovedNode } from "../store/nodes/nodes.ts";
 import { appendTransitions } from "../store/log/transitions.ts";
 import type { NewTransition } from "../store/log/transitions.ts";
 import { insertAuditRows } from "../store/log/audit.ts";
@@ -102,19 +101,13 @@ function rowsOf(audited: ReadonlyMap<AuditRecord, AuditedEffect>): NewAuditRow[]
   return [...audited].map(([{ request }, effect]) => auditRow(request, { ...effect, outcome: "ACCEPTED" }));
 }
 
-/** The edge that nodes take together, and what else changes of them. */
-export interface Move {
-  readonly from: NodeState;
-  readonly event: NodeEvent;
-  readonly change?: NodeMove;
-}
-
-/** The reason of a change, which the transitions of its nodes record. */
+/** The reason of a move, which the transition of its node records. */
 export interface Cause {
   readonly actor: string;
   readonly reason?: string | null;
   readonly target?: NodeState | null;
   readonly operationId?: string | null;
+  readonly runId?: string | null;
   readonly step?: string | null;
 }
 
@@ -124,40 +117,24 @@ export interface Hop {
   /** The state that the node is in. */
   readonly from: NodeState;
   /** The edge that the node takes, and what its transition records; null if the state stays. */
-  readonly why: (Cause & { readonly event: NodeEvent; readonly runId: string }) | null;
+  readonly why: (Cause & { readonly event: NodeEvent }) | null;
   /** Contains `state` if the node takes an edge. */
   readonly change: ClaimedNodeChange;
 }
 
-/**
- * Moves nodes that are in one state along one edge. Throws if there is no such edge, or if one of the nodes is in
- * another state: the caller has locked them, so that is a bug. `runIds`: the run of each node, by node id.
- */
-export async function move(
-  transaction: Transaction,
-  nodeIds: readonly string[],
-  { from, event, change = {} }: Move,
-  { runIds, ...cause }: Cause & { readonly runIds?: ReadonlyMap<string, string> },
-): Promise<NodeState> {
-  const to = next(from, event);
-  const moved = new Map(
-    (await moveNodes(transaction.tx, nodeIds, { ...change, from, to })).map((node) => [node.id, node]),
-  );
-  const yieldWhenDue = createYielding();
-  for (const nodeId of nodeIds) {
-    await yieldWhenDue();
-    const node = moved.get(nodeId);
-    if (!node) throw new Error(`Node ${nodeId} is not ${from}, although it was when it was locked.`);
-    const runId = runIds?.get(nodeId) ?? null;
-    transaction.log(transitionOf(node, { from, to, event }, { ...cause, runId }));
-  }
-  return to;
+/** The hop of a node along an edge. Throws if there is no such edge. */
+export function hopAlong(
+  node: { readonly nodeId: string; readonly from: NodeState },
+  why: NonNullable<Hop["why"]>,
+  change: Omit<ClaimedNodeChange, "state"> = {},
+): Hop {
+  return { ...node, why, change: { ...change, state: next(node.from, why.event) } };
 }
 
 /**
  * Changes nodes, each by its own hops in their order: one statement for the first hops of all nodes, one for the second
- * hops, and so on. Returns a promise for each statement; all are sent at once. Throws like `move`. Nodes are locked in
- * the order of their ids.
+ * hops, and so on. Returns a promise for each statement; all are sent at once. Throws if one of the nodes is in another
+ * state: the caller has locked them, so that is a bug. Nodes are locked in the order of their ids.
  */
 export function changeNodes(transaction: Transaction, hopsOfNodes: readonly (readonly Hop[])[]): Promise<void>[] {
   const rounds = Math.max(0, ...hopsOfNodes.map(({ length }) => length));
@@ -167,7 +144,7 @@ export function changeNodes(transaction: Transaction, hopsOfNodes: readonly (rea
     const changed = new Map((await changeClaimedNodes(transaction.tx, changes)).map((node) => [node.id, node]));
     for (const { nodeId, from, why, change } of hops) {
       const node = changed.get(nodeId);
-      if (!node) throw new Error(`Node ${nodeId} is not ${from}, although its run left it in that state.`);
+      if (!node) throw new Error(`Node ${nodeId} is not ${from}, although it was when it was locked.`);
       if (why) transaction.log(transitionOf(node, { from, to: change.state ?? from, event: why.event }, why));
     }
   });
@@ -181,11 +158,7 @@ interface Edge {
 }
 
 /** The transition of a node, whose counts are those after it. */
-export function transitionOf(
-  node: MovedNode,
-  { from, to, event }: Edge,
-  why: Cause & { readonly runId?: string | null },
-): NewTransition {
+export function transitionOf(node: MovedNode, { from, to, event }: Edge, why: Cause): NewTransition {
   return {
     nodeId: node.id,
     nodeName: node.name,

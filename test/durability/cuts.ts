@@ -8,7 +8,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import type { Engine } from "../../src/engine/engine.ts";
-import { move } from "../../src/engine/transaction.ts";
+import { move } from "../support/moves.ts";
 import type { Transact } from "../../src/engine/transaction.ts";
 import { openServedLab } from "./served-lab.ts";
 import { anySeed, chance } from "./lab.ts";

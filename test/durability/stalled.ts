@@ -12,7 +12,7 @@ import { connect } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { WebSocket } from "ws";
-import { move } from "../../src/engine/transaction.ts";
+import { move } from "../support/moves.ts";
 import { openServedLab } from "./served-lab.ts";
 import type { ServedLab } from "./served-lab.ts";
 

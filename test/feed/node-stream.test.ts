@@ -1,6 +1,6 @@
 /** The stream of transitions: no gaps, no duplicates, in order, whenever a reader subscribes or leaves. */
 import { afterAll, describe, expect, test } from "vitest";
-import { move } from "../../src/engine/transaction.ts";
+import { move } from "../support/moves.ts";
 import { feedUnderTest, positionsOf, range } from "../support/feed.ts";
 import type { SeenItem } from "../support/feed.ts";
 import type { TestNode } from "../support/builders.ts";

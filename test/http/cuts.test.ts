@@ -3,7 +3,7 @@
  * for a moment and by counting.
  */
 import { expect, test, vi } from "vitest";
-import { move } from "../../src/engine/transaction.ts";
+import { move } from "../support/moves.ts";
 import { runChangeCuts } from "../durability/change-cuts.ts";
 import { runCuts } from "../durability/cuts.ts";
 import { runStalledChanges } from "../durability/stalled-changes.ts";

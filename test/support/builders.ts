@@ -14,7 +14,7 @@ import type { BorrowedInterfaces } from "../../src/engine/inventory/node-setting
 import type { SubmitAnswer } from "../../src/engine/input/answers.ts";
 import type { VerbRequest } from "../../src/engine/admission/request-terms.ts";
 import type { Caller, Transact } from "../../src/engine/transaction.ts";
-import { move } from "../../src/engine/transaction.ts";
+import { move } from "./moves.ts";
 import { NODE_EDGES } from "../../src/lifecycle/node-states.ts";
 import type { NodeEvent, NodeState } from "../../src/lifecycle/node-states.ts";
 import type { Database } from "../../src/store/postgres/database.ts";

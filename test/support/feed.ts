@@ -19,7 +19,7 @@ import type { Tail } from "../../src/feed/log/tail.ts";
 import type { Head } from "../../src/feed/log/paced-head.ts";
 import { nodeStream } from "../../src/feed/kinds/node-stream.ts";
 import type { NodeStreamItem, NodeStreamRequest } from "../../src/feed/kinds/node-stream.ts";
-import { move } from "../../src/engine/transaction.ts";
+import { move } from "./moves.ts";
 import { createLog } from "../../src/log.ts";
 import { createNotifier } from "../../src/store/postgres/notifier.ts";
 import { transitionsAfter } from "../../src/store/log/transitions.ts";

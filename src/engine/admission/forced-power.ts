@@ -16,7 +16,7 @@ import { stepWaits, unfinishedRuns, updateRuns } from "../../store/runs/runs.ts"
 import type { RunRow } from "../../store/runs/runs.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { powerChangeOf } from "../plans/reserved-steps.ts";
-import { move } from "../transaction.ts";
+import { changeNodes, hopAlong } from "../transaction.ts";
 import type { Caller, Transaction } from "../transaction.ts";
 
 /** A run whose step waits, with its plan. */
@@ -79,8 +79,8 @@ export async function handOverPower(
     if (!waiting || !step) continue;
     const { id: runId, target, operationId, position } = waiting.run;
     await updateRuns(tx, runId, { forcedPower: { step, position, by: actor } });
-    const why = { actor, reason, target, operationId, step: stepLabel(step), runIds: new Map([[node.id, runId]]) };
-    await move(transaction, [node.id], { from: node.state, event: "power_forced" }, why);
+    const why = { event: "power_forced", actor, reason, target, operationId, step: stepLabel(step), runId } as const;
+    await Promise.all(changeNodes(transaction, [[hopAlong({ nodeId: node.id, from: node.state }, why)]]));
     await wakeRuns(tx, [runId], PRIORITY.woken);
   }
 }

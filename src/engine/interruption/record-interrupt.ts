@@ -9,7 +9,6 @@ import { abortAttempts } from "../../store/runs/attempts.ts";
 import { lockNodes } from "../../store/nodes/nodes.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import { lockOperation, interruptOperation } from "../../store/operations/operations.ts";
-import type { Failure } from "../../store/records.ts";
 import { countUnfinished } from "../../store/operations/operation-runs.ts";
 import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
 import { changeClaimedRuns, finishRuns, interruptRuns } from "../../store/runs/runs.ts";
@@ -20,8 +19,8 @@ import { idsOf, nodeIdsOf } from "../input/ids.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { UNKNOWN_CONDITION, abortedFailure } from "../scheduling/abort-outcome.ts";
 import { settleMany } from "../scheduling/finish-run.ts";
-import type { Hop, Transaction } from "../transaction.ts";
-import { changeNodes, move } from "../transaction.ts";
+import type { Transaction } from "../transaction.ts";
+import { changeNodes, hopAlong } from "../transaction.ts";
 import { stepsOfRuns } from "./step-under-way.ts";
 
 /** How an interrupt ends the runs that it concerns. */
@@ -84,7 +83,7 @@ export async function interruptWholeOperations(
 
 /**
  * Locks the nodes of runs and moves them, as far as they have this edge, so that subscribers of a node receive a
- * pending abort, its withdrawal, or the end of a hold. Nodes whose transitions are equal are moved in one statement.
+ * pending abort, its withdrawal, or the end of a hold.
  */
 export async function moveNodesOf(
   transaction: Transaction,
@@ -93,27 +92,18 @@ export async function moveNodesOf(
   cause: InterruptCause,
 ): Promise<void> {
   const nodes = await lockNodesOf(transaction, runs);
-  const groups = Map.groupBy(runs, (run) =>
-    JSON.stringify([nodes.get(run.nodeId)?.state, run.target, run.operationId, cause.stepOf(run)]),
-  );
-  for (const group of groups.values()) {
-    const [first] = group;
-    const from = first && nodes.get(first.nodeId)?.state;
-    if (!first || !from || !edge(from, event)) continue;
-    await move(
-      transaction,
-      nodeIdsOf(group),
-      { from, event },
-      {
-        actor: cause.by,
-        reason: cause.reason,
-        target: first.target,
-        operationId: first.operationId,
-        step: cause.stepOf(first),
-        runIds: new Map(group.map(({ nodeId, id }) => [nodeId, id])),
-      },
-    );
-  }
+  const hops = runs.flatMap((run) => {
+    const from = nodes.get(run.nodeId)?.state;
+    if (!from || !edge(from, event)) return [];
+    const why = { event, actor: cause.by, reason: cause.reason, step: cause.stepOf(run), ...placeOf(run) };
+    return [[hopAlong({ nodeId: run.nodeId, from }, why)]];
+  });
+  await Promise.all(changeNodes(transaction, hops));
+}
+
+/** The work that a transition records. */
+function placeOf({ id: runId, target, operationId }: RunRow) {
+  return { runId, target, operationId };
 }
 
 /**
@@ -137,15 +127,19 @@ async function forceEnds(
     const cause = { by: interrupt.interruptBy, reason: interrupt.interruptReason };
     const isOver = !attempt || attempt.state === "SUCCEEDED" || attempt.failure?.atRest === true;
     const mayBeWorking = planned !== undefined && !isOver && mustNotBeCut(planned);
-    return { run, step, failure: abortedFailure(run, cause, at), mayBeWorking };
+    return { run, node: nodes.get(run.nodeId), step, failure: abortedFailure(run, cause, at), mayBeWorking };
+  });
+  const hops = ends.flatMap(({ run, node, step, failure, mayBeWorking }) => {
+    if (!node) return [];
+    const fault = mayBeWorking ? faultChange(node, "MACHINE_BUSY", failure.message) : {};
+    const change = { lastError: failure, powerState: "UNKNOWN" as const, ...fault };
+    const place = { nodeId: node.id, from: node.state };
+    if (!edge(node.state, "abort")) return [[{ ...place, why: null, change }]];
+    const { interruptBy: actor, interruptReason: reason } = interrupt;
+    return [[hopAlong(place, { event: "abort", actor, reason, step, ...placeOf(run) }, change)]];
   });
   await abortAttempts(tx, runIds);
-  await Promise.all(
-    changeNodes(
-      transaction,
-      ends.map(({ run, ...end }) => forcedHops(run, nodes.get(run.nodeId), { ...end, interrupt })),
-    ),
-  );
+  await Promise.all(changeNodes(transaction, hops));
   await finishRuns(tx, runIds, "ABORTED");
   const leftAs = { ...UNKNOWN_CONDITION, tearDownError: "The abort was forced: nothing was undone." };
   await changeClaimedRuns(
@@ -155,39 +149,6 @@ async function forceEnds(
       change: { failure, leftAs: { ...leftAs, mayBeWorking } },
     })),
   );
-}
-
-function forcedHops(
-  run: RunRow,
-  node: NodeRow | undefined,
-  {
-    step,
-    failure,
-    mayBeWorking,
-    interrupt,
-  }: {
-    readonly step: string | null;
-    readonly failure: Failure;
-    readonly mayBeWorking: boolean;
-    readonly interrupt: InterruptEffect["interrupt"];
-  },
-): Hop[] {
-  if (!node) return [];
-  const from = node.state;
-  const fault = mayBeWorking ? faultChange(node, "MACHINE_BUSY", failure.message) : {};
-  const change = { lastError: failure, powerState: "UNKNOWN" as const, ...fault };
-  const moved = edge(from, "abort");
-  if (!moved) return [{ nodeId: run.nodeId, from, why: null, change }];
-  const why = {
-    actor: interrupt.interruptBy,
-    reason: interrupt.interruptReason,
-    target: run.target,
-    operationId: run.operationId,
-    step,
-    runId: run.id,
-    event: "abort" as const,
-  };
-  return [{ nodeId: run.nodeId, from, why, change: { ...change, state: moved.to } }];
 }
 
 async function lockNodesOf(transaction: Transaction, runs: readonly RunRow[]): Promise<ReadonlyMap<string, NodeRow>> {

@@ -1,7 +1,5 @@
-/** Nodes, their secrets and inventories. `state` changes only in `moveNodes` and `changeClaimedNodes`. */
+/** Nodes, their secrets and inventories. `state` changes only in `changeClaimedNodes`. */
 import { and, asc, desc, eq, gt, or, sql } from "drizzle-orm";
-import type { NodeState } from "../../lifecycle/node-states.ts";
-import { pick } from "../../runtime/pick.ts";
 import { inArrayParam } from "../postgres/array-parameter.ts";
 import type { Reader, Tx } from "../postgres/database.ts";
 import { bulkInsert, bulkUpdate } from "../postgres/bulk.ts";
@@ -12,7 +10,7 @@ import type { RowChange, RowsUpdate, RowVersion } from "../postgres/table-querie
 import { nodeCondition } from "./node-filter.ts";
 import type { NodeFilter } from "./node-filter.ts";
 import type { NodeRow } from "./node-fields.ts";
-import type { Failure, StoredJson } from "../records.ts";
+import type { StoredJson } from "../records.ts";
 import { nameKey, rowsByNames } from "../names.ts";
 import { inventories, keyOfName, nodeSecrets, nodes } from "../tables.ts";
 
@@ -174,38 +172,8 @@ export async function endMaintenance(tx: Tx, ids: readonly string[]): Promise<vo
   });
 }
 
-/** Fields that change with the state. */
-export interface NodeMove {
-  readonly stage?: NodeRow["stage"];
-  readonly lastError?: Failure | null;
-  readonly hostGroup?: string;
-}
-
-const MOVED = pick(nodes, ["id", "name", "project", "transitionCount", "revision"]);
-
 /** A node after a change of state, with the fields of its transition. */
-export type MovedNode = Pick<NodeRow, keyof typeof MOVED>;
-
-/**
- * Moves nodes from one state to another and counts the transition. Only `engine/transaction.ts` calls it. Returns the
- * nodes that were in `from`. The database rejects edges that are not in the lifecycle table.
- */
-export async function moveNodes(
-  tx: Tx,
-  ids: readonly string[],
-  { from, to, ...change }: NodeMove & { readonly from: NodeState; readonly to: NodeState },
-): Promise<MovedNode[]> {
-  return tx
-    .update(nodes)
-    .set({
-      ...change,
-      ...revised(nodes),
-      state: to,
-      transitionCount: sql`${nodes.transitionCount} + 1`,
-    })
-    .where(and(inArrayParam(nodes.id, ids), eq(nodes.state, from)))
-    .returning(MOVED);
-}
+export type MovedNode = Pick<NodeRow, "id" | "name" | "project" | "transitionCount" | "revision">;
 
 const CHANGEABLE_FIELDS = [
   "state",
