@@ -94,8 +94,8 @@ export const MUTATIONS: readonly Mutation[] = [
     id: "M10",
     breaks: "a limit of a phase admits exactly its number of runs",
     file: "src/engine/scheduling/slot-scheduler.ts",
-    from: "(this.#phases.get(phase) ?? 0) >= limit",
-    to: "(this.#phases.get(phase) ?? 0) > limit",
+    from: "(this.#taken.get(key) ?? 0) >= (",
+    to: "(this.#taken.get(key) ?? 0) > (",
     tests: ["test/engine/capacity-limits.test.ts"],
   },
   {

@@ -40,56 +40,62 @@ export function waitOf(
   return { waitReason: null, waitFor, slotPhase: null, slotController: null };
 }
 
-/** The limit that a run waits for before it enters a phase, the phase's first; null if there is no limit. */
-export function limitOn(policy: SitePolicy, phase: LegPhase | undefined, controller: string | null): string | null {
-  if (phase !== undefined && phase !== "power" && policy.phaseLimits?.[phase] !== undefined) return phaseLimit(phase);
-  return controller !== null && policy.controllerLimit !== undefined ? controllerLimit(controller) : null;
+/** The limits below which a run takes a slot before it enters a phase, the phase's first. */
+export function limitsFor(phase: LegPhase | undefined, controller: string | null): readonly string[] {
+  return [
+    ...(phase === undefined ? [] : [phaseLimit(phase)]),
+    ...(controller === null ? [] : [`${CONTROLLER}${controller}`]),
+  ];
 }
 
+/** The limit that a run waits for before it enters a phase; null if there is no limit. */
+export function limitOn(policy: SitePolicy, phase: LegPhase | undefined, controller: string | null): string | null {
+  return limitsFor(phase, controller).find((key) => placesBelow(policy, key) !== null) ?? null;
+}
+
+const PHASE = "phase:";
 const CONTROLLER = "controller:";
 
-export function phaseLimit(phase: string): string {
-  return `phase:${phase}`;
+function phaseLimit(phase: string): string {
+  return `${PHASE}${phase}`;
 }
 
-export function controllerLimit(controller: string): string {
-  return `${CONTROLLER}${controller}`;
+function isOfController(key: string): boolean {
+  return key.startsWith(CONTROLLER);
+}
+
+/** The configured number of slots; null if there is no limit. */
+export function placesBelow(policy: SitePolicy, key: string): number | null {
+  const { controllerLimit, phaseLimits = {} } = policy;
+  return (isOfController(key) ? controllerLimit : phaseLimits[key.slice(PHASE.length) as LimitedPhase]) ?? null;
+}
+
+/** Slots that are taken in phases and on controllers. */
+export interface TakenSlots {
+  readonly phases: ReadonlyMap<string, number>;
+  readonly controllers: ReadonlyMap<string, number>;
+}
+
+/** The number of slots that are taken below each limit. */
+export function takenBelow({ phases, controllers }: TakenSlots): Map<string, number> {
+  return new Map([
+    ...[...phases].map(([phase, count]) => [phaseLimit(phase), count] as const),
+    ...[...controllers].map(([name, count]) => [`${CONTROLLER}${name}`, count] as const),
+  ]);
 }
 
 /** The configured limits, and those for which runs still wait: phases first, then controllers, by name. */
-export function limitsOf(
-  policy: SitePolicy,
-  taken: { readonly phases: ReadonlyMap<string, number>; readonly controllers: ReadonlyMap<string, number> },
-  waiting: ReadonlyMap<string, number>,
-) {
-  const isWaitedFor = (key: string) => waiting.has(key);
-  const phases = LIMITED_PHASES.filter(
-    (phase) => policy.phaseLimits?.[phase] !== undefined || isWaitedFor(phaseLimit(phase)),
-  );
-  const atControllers = policy.controllerLimit === undefined ? [] : [...taken.controllers.keys()];
-  const waitedFor = [...waiting.keys()].flatMap((key) =>
-    key.startsWith(CONTROLLER) ? [key.slice(CONTROLLER.length)] : [],
-  );
-  const controllers = [...new Set([...atControllers, ...waitedFor])].toSorted();
-  return [
-    ...phases.map((phase) => ({
-      key: phaseLimit(phase),
-      phase,
-      controller: null,
-      places: policy.phaseLimits?.[phase] ?? null,
-      taken: taken.phases.get(phase) ?? 0,
-      waiting: waiting.get(phaseLimit(phase)) ?? 0,
-    })),
-    ...controllers.map((controller) => {
-      const key = controllerLimit(controller);
-      return {
-        key,
-        phase: null,
-        controller,
-        places: policy.controllerLimit ?? null,
-        taken: taken.controllers.get(controller) ?? 0,
-        waiting: waiting.get(key) ?? 0,
-      };
-    }),
-  ];
+export function limitsOf(policy: SitePolicy, slots: TakenSlots, waiting: ReadonlyMap<string, number>) {
+  const taken = takenBelow(slots);
+  const controllers = new Set([...taken.keys(), ...waiting.keys()].filter(isOfController));
+  return [...LIMITED_PHASES.map(phaseLimit), ...[...controllers].toSorted()]
+    .filter((key) => placesBelow(policy, key) !== null || waiting.has(key))
+    .map((key) => ({
+      key,
+      phase: LIMITED_PHASES.find((phase) => phaseLimit(phase) === key) ?? null,
+      controller: isOfController(key) ? key.slice(CONTROLLER.length) : null,
+      places: placesBelow(policy, key),
+      taken: taken.get(key) ?? 0,
+      waiting: waiting.get(key) ?? 0,
+    }));
 }

@@ -14,7 +14,7 @@
 import type { LegPhase } from "../../lifecycle/verbs.ts";
 import { keepFreeOperations, lockOperation, operationsOverlooked } from "../../store/operations/operations.ts";
 import type { OperationRow } from "../../store/operations/operations.ts";
-import type { LimitedPhase, Plan, SitePolicy } from "../../store/records.ts";
+import type { Plan, SitePolicy } from "../../store/records.ts";
 import { isAnyWaiting, lockWaiting, takenSlots, waitingRuns } from "../../store/runs/slots.ts";
 import { plansByHashes } from "../../store/runs/plans.ts";
 import { lockQueuedRuns } from "../../store/operations/operation-runs.ts";
@@ -24,7 +24,8 @@ import type { RunRow } from "../../store/runs/runs.ts";
 import { lockSite } from "../../store/site.ts";
 import { idsOf } from "../input/ids.ts";
 import type { EngineParts } from "../context.ts";
-import { controllerLimit, phaseLimit, slotsOf } from "./capacity-limits.ts";
+import { limitsFor, placesBelow, slotsOf, takenBelow } from "./capacity-limits.ts";
+import type { TakenSlots } from "./capacity-limits.ts";
 import { settleMany, wakeParked } from "./finish-run.ts";
 import type { FinishParts } from "./finish-run.ts";
 import type { Transaction } from "../transaction.ts";
@@ -137,16 +138,11 @@ async function grantSlots(transaction: Transaction): Promise<boolean> {
       }
       continue;
     }
-    const { slot } = decision;
-    slots.take(slot);
-    const change = { waitFor: null, ...slotsOf(slot.phase, run.controller) };
-    if (run.state === "QUEUED") {
-      await updateRuns(transaction.tx, run.id, { ...change, waitReason: "CONCURRENCY" });
-      started.push(run.id);
-    } else {
-      await updateRuns(transaction.tx, run.id, { ...change, waitReason: null, waitingSince: null });
-      woken.push(run.id);
-    }
+    slots.take(decision.limits);
+    const isQueued = run.state === "QUEUED";
+    const wait = isQueued ? ({ waitReason: "CONCURRENCY" } as const) : { waitReason: null, waitingSince: null };
+    await updateRuns(transaction.tx, run.id, { waitFor: null, ...slotsOf(decision.phase, run.controller), ...wait });
+    (isQueued ? started : woken).push(run.id);
   }
   await wakeRuns(transaction.tx, started, PRIORITY.new);
   await wakeRuns(transaction.tx, woken, PRIORITY.woken);
@@ -170,17 +166,15 @@ async function readWaiting({ tx }: Transaction, runs: readonly RunRow[]): Promis
   };
 }
 
-/** The slots that a run needs for the phase that it enters. `controller`: null if the run has that slot already. */
-interface Slot {
-  readonly phase: LegPhase | undefined;
-  readonly controller: string | null;
-}
-
 /**
  * LOCKED: another transaction has locked the operation. NOT_YET: the operation starts no runs now. `full`: the limit
- * that has no free slot.
+ * that has no free slot. `limits`: those below which the run takes a slot for the phase that it enters.
  */
-type Decision = "LOCKED" | "NOT_YET" | { readonly full: string } | { readonly slot: Slot };
+type Decision =
+  | "LOCKED"
+  | "NOT_YET"
+  | { readonly full: string }
+  | { readonly phase: LegPhase | undefined; readonly limits: readonly string[] };
 
 function decide(run: RunRow, { plans, operations }: WaitingReads, slots: FreeSlots): Decision {
   const plan = plans.get(run.planHash);
@@ -191,9 +185,9 @@ function decide(run: RunRow, { plans, operations }: WaitingReads, slots: FreeSlo
   const startsNone = operation !== undefined && (operation.interrupt !== null || operation.waveState === "HALTED");
   if (isQueued && run.purpose === "WORK" && startsNone) return "NOT_YET";
   const phase = plan.legs[isQueued ? 0 : (plan.steps[run.position]?.leg ?? run.leg)]?.phase;
-  const slot = { phase, controller: run.slotController === null ? run.controller : null };
-  const full = slots.full(slot);
-  return full === null ? { slot } : { full };
+  const limits = limitsFor(phase, run.slotController === null ? run.controller : null);
+  const full = limits.find((key) => slots.isFull(key));
+  return full === undefined ? { phase, limits } : { full };
 }
 
 /** The largest limit, an upper bound on the runs that one look can admit. Unbounded if no limit is configured. */
@@ -204,40 +198,23 @@ function largestLimit({ phaseLimits = {}, controllerLimit: perController }: Site
 
 class FreeSlots {
   readonly #policy: SitePolicy;
-  readonly #phases: Map<string, number>;
-  readonly #controllers: Map<string, number>;
+  readonly #taken: Map<string, number>;
 
-  constructor(policy: SitePolicy, taken: Awaited<ReturnType<typeof takenSlots>>) {
+  constructor(policy: SitePolicy, taken: TakenSlots) {
     this.#policy = policy;
-    this.#phases = new Map(taken.phases);
-    this.#controllers = new Map(taken.controllers);
+    this.#taken = takenBelow(taken);
   }
 
   /** Keys of the limits without a free slot. */
   exhausted(): readonly string[] {
-    return [
-      ...[...this.#phases.keys()].filter((phase) => this.#isPhaseFull(phase)).map(phaseLimit),
-      ...[...this.#controllers.keys()].filter((name) => this.#isControllerFull(name)).map(controllerLimit),
-    ];
+    return [...this.#taken.keys()].filter((key) => this.isFull(key));
   }
 
-  /** The limit that has no free slot, the phase's first; null if there is a free slot below both. */
-  full({ phase, controller }: Slot): string | null {
-    if (phase !== undefined && this.#isPhaseFull(phase)) return phaseLimit(phase);
-    return controller !== null && this.#isControllerFull(controller) ? controllerLimit(controller) : null;
+  take(keys: readonly string[]): void {
+    for (const key of keys) this.#taken.set(key, (this.#taken.get(key) ?? 0) + 1);
   }
 
-  take({ phase, controller }: Slot): void {
-    if (phase !== undefined) this.#phases.set(phase, (this.#phases.get(phase) ?? 0) + 1);
-    if (controller !== null) this.#controllers.set(controller, (this.#controllers.get(controller) ?? 0) + 1);
-  }
-
-  #isPhaseFull(phase: string): boolean {
-    const limit = this.#policy.phaseLimits?.[phase as LimitedPhase] ?? Number.POSITIVE_INFINITY;
-    return (this.#phases.get(phase) ?? 0) >= limit;
-  }
-
-  #isControllerFull(controller: string): boolean {
-    return (this.#controllers.get(controller) ?? 0) >= (this.#policy.controllerLimit ?? Number.POSITIVE_INFINITY);
+  isFull(key: string): boolean {
+    return (this.#taken.get(key) ?? 0) >= (placesBelow(this.#policy, key) ?? Number.POSITIVE_INFINITY);
   }
 }
