@@ -84,7 +84,7 @@ export async function applyRunEnds(
   // All are locked before any is changed, in one order.
   const locked = await lockOperations(transaction.tx, [...byOperation.keys()]);
   const settled = locked.filter((operation) => endsWith(operation, byOperation.get(operation.id)));
-  await finishSettled(transaction, parts, settled);
+  await endOperations(transaction, parts, settled, { state: "SUCCEEDED", isRestartable: false });
   const finished = new Set(idsOf(settled));
   for (const operation of locked.filter(({ id }) => !finished.has(id)))
     await settleOperation(transaction, parts, operation, byOperation.get(operation.id) ?? []);
@@ -109,17 +109,19 @@ function endsWith(operation: OperationRow, ends: readonly RunEnd[] = []): boolea
   );
 }
 
-async function finishSettled(
+/** Gives operations their final state. The user data is a secret: it is deleted if nothing can be restarted. */
+async function endOperations(
   transaction: Transaction,
   { observer }: FinishParts,
   operations: readonly OperationRow[],
+  { state, isRestartable }: { readonly state: ReturnType<typeof outcome>; readonly isRestartable: boolean },
 ): Promise<void> {
-  await finishOperations(transaction.tx, idsOf(operations), "SUCCEEDED");
+  await finishOperations(transaction.tx, idsOf(operations), state);
   for (const { id, userDataBytes } of operations)
-    if (userDataBytes !== null) await deleteSecrets(transaction.tx, SECRETS.operationUserData, id);
+    if (userDataBytes !== null && !isRestartable) await deleteSecrets(transaction.tx, SECRETS.operationUserData, id);
   transaction.afterCommit(() => {
     for (const { id, kind, createdAt } of operations)
-      observer.operationEnded({ operationId: id, kind, state: "SUCCEEDED", createdAt });
+      observer.operationEnded({ operationId: id, kind, state, createdAt });
   });
 }
 
@@ -151,7 +153,9 @@ async function applyFailure(
 ): Promise<void> {
   const verdict = await toleranceOf(transaction.tx, operation, run);
   if (verdict === "TOLERATED" && operation.onFailure === "CLEAN_UP_ALL") return;
-  await applyFailurePolicy(transaction, parts, operation, run);
+  const policy = operation.interrupt === null ? operation.onFailure : "LEAVE";
+  if (policy === "CLEAN_UP_ALL") await stopOthers(transaction, operation.id);
+  if (policy === "CLEAN_UP_FAILED") await startCleanUps(transaction, parts, operation, [run]);
   if (verdict === null || verdict === "TOLERATED" || operation.interrupt !== null) return;
   await updateOperation(transaction.tx, operation.id, { firstFailure: verdict });
   if (operation.onFailure !== "CLEAN_UP_ALL") await stopOthers(transaction, operation.id);
@@ -164,23 +168,6 @@ async function stopOthers(transaction: Transaction, operationId: string): Promis
   // The end of the operation waits for these runs, and they wait for a user, a time or a slot: without a wake-up both
   // would wait forever.
   await wakeParked(transaction, operationId);
-}
-
-async function applyFailurePolicy(
-  transaction: Transaction,
-  parts: FinishParts,
-  operation: OperationRow,
-  run: RunRow,
-): Promise<void> {
-  switch (operation.interrupt === null ? operation.onFailure : "LEAVE") {
-    case "CLEAN_UP_ALL":
-      await stopOthers(transaction, operation.id);
-      return;
-    case "CLEAN_UP_FAILED":
-      await startCleanUps(transaction, parts, operation, [run]);
-      return;
-    case "LEAVE":
-  }
 }
 
 /** Continues an operation after some of its runs were ended at once. */
@@ -238,14 +225,9 @@ export async function finishWhenDone(transaction: Transaction, parts: FinishPart
   }
   const hasFailed = cleanedUpAll || (operation.interruptBy === ENGINE && isToleranceFailure(operation.firstFailure));
   const state = outcome(counts, { interrupt: operation.interrupt, hasFailed });
-  await finishOperations(transaction.tx, [operationId], state);
-  // A restart needs the secret; an operation whose runs all succeeded cannot be restarted.
+  // An operation whose runs all succeeded cannot be restarted.
   const isRestartable = counts.failed + counts.aborted + counts.stopped + counts.cleanUps > 0;
-  if (operation.userDataBytes !== null && !isRestartable)
-    await deleteSecrets(transaction.tx, SECRETS.operationUserData, operationId);
-  transaction.afterCommit(() =>
-    parts.observer.operationEnded({ operationId, kind: operation.kind, state, createdAt: operation.createdAt }),
-  );
+  await endOperations(transaction, parts, [operation], { state, isRestartable });
 }
 
 /**

@@ -182,7 +182,7 @@ export async function steerWaves(context: EngineContext, caller: Caller, request
         refusals: [],
         forecast: await forecastWaves(transaction.tx, operation, request.action),
       };
-    await STEER[request.action](transaction, context, { caller, request, operation });
+    await steer(transaction, context, { caller, request, operation });
     transaction.audit(caller, { operationId: id });
     return { operationId: id, refusals: [] };
   });
@@ -209,35 +209,25 @@ interface Steering {
   readonly operation: OperationRow;
 }
 
-/** Each carries out one action. */
-const STEER: Readonly<
-  Record<WaveAction, (transaction: Transaction, context: EngineContext, steering: Steering) => Promise<void>>
-> = {
-  async HALT(transaction, _context, { caller, request, operation }) {
-    const wasHalted = operation.waveState === "HALTED";
-    await halt(transaction, operation, {
-      waveReason: request.reason ?? (wasHalted ? operation.waveReason : "Halted by request."),
-      waveBy: caller.actor,
-    });
-  },
-  async ADVANCE(transaction, context, { caller, operation }) {
-    await openNext(transaction, context, await forgive(transaction, operation), caller.actor);
-  },
-  async RESUME(transaction, context, { caller, operation }) {
-    const resumed = { ...(await forgive(transaction, operation)), waveState: "RUNNING" } as const;
-    const change = { waveState: "RUNNING", waveReason: null, waveBy: caller.actor } as const;
-    await updateOperation(transaction.tx, operation.id, change);
-    await startQueued(transaction, context, resumed);
-    await settleWaves(transaction, context, resumed);
-    transaction.afterCommit(context.nudge);
-  },
-};
-
-/** Failures before a user continues the waves do not count again. */
-async function forgive(transaction: Transaction, operation: OperationRow): Promise<OperationRow> {
+/** Carries out an action. Failures before a user continues the waves do not count again. */
+async function steer(
+  transaction: Transaction,
+  context: EngineContext,
+  { caller, request: { action, reason }, operation }: Steering,
+): Promise<void> {
+  const { id, waveState, waveReason } = operation;
+  if (action === "HALT") {
+    const before = waveState === "HALTED" ? waveReason : "Halted by request.";
+    return halt(transaction, operation, { waveReason: reason ?? before, waveBy: caller.actor });
+  }
   const forgiven = await withForgiven(transaction.tx, operation);
-  if (forgiven.waves) await updateOperation(transaction.tx, operation.id, { waves: forgiven.waves });
-  return forgiven;
+  if (forgiven.waves) await updateOperation(transaction.tx, id, { waves: forgiven.waves });
+  if (action === "ADVANCE") return openNext(transaction, context, forgiven, caller.actor);
+  const resumed = { ...forgiven, waveState: "RUNNING" } as const;
+  await updateOperation(transaction.tx, id, { waveState: "RUNNING", waveReason: null, waveBy: caller.actor });
+  await startQueued(transaction, context, resumed);
+  await settleWaves(transaction, context, resumed);
+  transaction.afterCommit(context.nudge);
 }
 
 async function withForgiven(reader: Reader, operation: OperationRow): Promise<OperationRow> {
@@ -256,7 +246,7 @@ export interface WavesForecast {
   readonly forgivenFailures: number;
 }
 
-/** The effect that an action on the waves of an operation would have. The order of the steps is that of `STEER`. */
+/** The effect that an action on the waves of an operation would have. The order of the steps is that of `steer`. */
 async function forecastWaves(reader: Reader, operation: OperationRow, action: WaveAction): Promise<WavesForecast> {
   const { id, wave, maxParallel } = operation;
   if (action === "HALT") {
