@@ -4,16 +4,16 @@
  * changes, one from the table the changes of up to 1,000 objects (change-windows.ts). The parts that depend on the kind
  * of objects are in the folder kinds.
  */
-import { CHANGE_LOG, changeCursor, newestChange } from "../store/log/changes.ts";
+import { CHANGE_LOG, changeCursor } from "../store/log/changes.ts";
 import type { ChangeCursor, ChangeFilter } from "../store/log/changes.ts";
 import type { ChangeMerge } from "../store/log/merged-changes.ts";
 import type { Database } from "../store/postgres/database.ts";
-import { BEFORE_FIRST, checkCursor } from "../store/log/transitions.ts";
 import { changedObjects, changeItems, wantedRows } from "./change-items.ts";
 import type { ChangeItem, ObjectChange, PageRow, PageRows, View } from "./change-items.ts";
 import { createChangeWindows } from "./change-windows.ts";
 import type { KeyedPage, WindowLimits } from "./change-windows.ts";
 import type { KnownRows, ReadMoment } from "./log/known-rows.ts";
+import { logTable } from "./log/log-table.ts";
 import type { SnapshotContent } from "./log/snapshots.ts";
 import { streamOf } from "./stream.ts";
 import type { Bookmark, LogPage, Reset, Source, StreamRequest } from "./stream.ts";
@@ -99,17 +99,12 @@ function sourceOf<Row extends { readonly id: string }, Found extends { readonly 
   }
 
   return {
-    beforeFirst: changeCursor(BEFORE_FIRST),
+    ...logTable(reader, changeCursor, CHANGE_LOG),
     get head() {
       return head.position;
     },
     onAdvance: head.onAdvance,
     isRecent: (after) => changes.recent(after, 1) !== null,
-    newest: () => newestChange(reader),
-    async check(cursor) {
-      const checked = await checkCursor(reader, cursor, CHANGE_LOG);
-      return { ...checked, earliest: changeCursor(checked.earliest) };
-    },
     async read(after, newest) {
       const page = recentPage(after, newest) ?? (await windows.read(after, newest));
       if (!page) return null;

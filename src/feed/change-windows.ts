@@ -13,8 +13,9 @@ import type { ChangeCursor, ChangeFilter } from "../store/log/changes.ts";
 import { changeTimes, mergedChanges } from "../store/log/merged-changes.ts";
 import type { ChangeMerge, MergedChange } from "../store/log/merged-changes.ts";
 import type { Reader } from "../store/postgres/database.ts";
-import { BEFORE_FIRST, checkCursor, cursorAt } from "../store/log/transitions.ts";
 import type { PageRows } from "./change-items.ts";
+import { logTable } from "./log/log-table.ts";
+import type { LogRange } from "./log/log-table.ts";
 
 /** A page with a text that is equal for pages of the same changes. */
 export interface KeyedPage extends PageRows {
@@ -56,29 +57,22 @@ export function createChangeWindows(
   { reads, merge }: { readonly reads: ChangeFilter; readonly merge: ChangeMerge },
   limits: WindowLimits = LIMITS,
 ): ChangeWindows {
+  const table = logTable(reader, changeCursor, CHANGE_LOG);
   let open: Rest | null = null;
-
-  /** Whether changes after a position are deleted; `first`: position of the first one that was read after it. */
-  async function hasGap(after: number, first: number | undefined): Promise<boolean> {
-    return first !== after + 1 && (await checkCursor(reader, BEFORE_FIRST, CHANGE_LOG)).earliest.position > after;
-  }
 
   /** The changes until a position, one by one; null if some are deleted. */
   async function readSingly(after: ChangeCursor, until: number): Promise<KeyedPage | null> {
     const { position } = after;
-    const rows = await changesAfter(reader, { after: position, until, limit: limits.single, filter: reads });
-    if (await hasGap(position, rows[0]?.position)) return null;
-    const last = rows.at(-1);
-    const cursor =
-      last?.position === until ? changeCursor(last) : changeCursor(await cursorAt(reader, until, CHANGE_LOG));
-    return { after, rows, cursor, key: `${position} ${until}` };
+    const rowsIn = (range: LogRange) => changesAfter(reader, { ...range, filter: reads });
+    const page = await table.page(position, { until, limit: limits.single, rowsIn });
+    return page && { after, ...page, key: `${position} ${until}` };
   }
 
   /** Null if changes after `begun` are deleted. */
   async function readRest({ from, until, begun }: Pick<Rest, "from" | "until" | "begun">): Promise<Rest | null> {
     const range = { after: from, until, begun };
     const { rows, isAll } = await mergedChanges(reader, range, { filter: reads, merge, limit: limits.rows });
-    if (await hasGap(begun, rows[0]?.begin)) return null;
+    if (await table.hasGap(begun, rows[0]?.begin)) return null;
     return { from, until, begun, rows, isAll };
   }
 

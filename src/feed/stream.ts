@@ -20,6 +20,7 @@ import type { Awaitable } from "../runtime/awaitable.ts";
 import type { LogCursor } from "../store/log/transitions.ts";
 import { pulled } from "./pull.ts";
 import type { Pause, Producer, Requester } from "./pull.ts";
+import type { Claim } from "./log/snapshots.ts";
 import type { Tail } from "./log/tail.ts";
 
 /** Why a stream ended. */
@@ -67,13 +68,6 @@ interface SnapshotOf<Row, Cursor> {
   readonly rows: readonly Row[];
 }
 
-/** A reader's claim to a snapshot, which is held until all its claims are released. */
-interface ClaimOf<Row, Cursor> {
-  /** May never settle once the claim is released. */
-  readonly taken: Promise<SnapshotOf<Row, Cursor>>;
-  release(): void;
-}
-
 export interface Source<Row, Item extends ItemAt<Cursor>, Cursor extends LogCursor> {
   readonly beforeFirst: Cursor;
   /** Position of the newest row that this process has seen. */
@@ -85,7 +79,7 @@ export interface Source<Row, Item extends ItemAt<Cursor>, Cursor extends LogCurs
   check(cursor: LogCursor): Promise<{ readonly isValid: boolean; readonly earliest: Cursor; readonly newest: number }>;
   /** Items after a cursor, at least up to some later one; null if rows after it are deleted. */
   read(after: Cursor, newest: number): Awaitable<LogPage<Item, Cursor> | null>;
-  claim(): ClaimOf<Row, Cursor>;
+  claim(): Claim<Row, SnapshotOf<Row, Cursor>>;
   snapshotItem(row: Row, cursor: Cursor): Item;
 }
 
@@ -122,7 +116,7 @@ class Stream<Row, Item extends ItemAt<Cursor>, Cursor extends LogCursor> impleme
   #cursor: Cursor | null = null;
   /** Newest position when the stream began; it may be ahead of the tail's head. */
   #goal = 0;
-  #claim: ClaimOf<Row, Cursor> | null = null;
+  #claim: Claim<Row, SnapshotOf<Row, Cursor>> | null = null;
   /** The rest of a snapshot in the mode snapshot: `index` is the next row. */
   #snapshot: { readonly rows: readonly Row[]; index: number } | null = null;
   /** The cursor of that snapshot, and of its rows. */

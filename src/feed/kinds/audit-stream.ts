@@ -1,11 +1,12 @@
 /** The stream of the audit: from a cursor or from now on, without a gap and without a repetition (stream.ts). */
 import type { Awaitable } from "../../runtime/awaitable.ts";
-import { AUDIT_LOG, auditAfter, auditCursor, newestAudit } from "../../store/log/audit.ts";
+import { AUDIT_LOG, auditAfter, auditCursor } from "../../store/log/audit.ts";
 import type { AuditCursor, AuditFilter, AuditRow } from "../../store/log/audit.ts";
 import type { Database } from "../../store/postgres/database.ts";
-import { BEFORE_FIRST, checkCursor, cursorAt } from "../../store/log/transitions.ts";
 import { BATCH, streamOf } from "../stream.ts";
 import type { Bookmark, LogPage, Reset, Source } from "../stream.ts";
+import { logTable } from "../log/log-table.ts";
+import type { LogRange } from "../log/log-table.ts";
 import type { Tail } from "../log/tail.ts";
 
 interface EntryItem {
@@ -30,25 +31,17 @@ export function auditStream(
   { filter, after }: AuditStreamRequest,
 ): AsyncIterableIterator<AuditStreamItem> {
   const { live, recent, numberAll } = tail.audit;
+  const table = logTable(reader, auditCursor, AUDIT_LOG);
 
   async function readTable({ position }: AuditCursor, newest: number): Promise<LogPage<EntryItem, AuditCursor> | null> {
     const until = filter ? Math.min(newest, position + WINDOW) : newest;
-    const rows = await auditAfter(reader, { after: position, until, limit: BATCH, filter });
-    // As in node-stream.ts: a row directly after the cursor proves that none is missing.
-    if (rows[0]?.position !== position + 1) {
-      const { earliest } = await checkCursor(reader, BEFORE_FIRST, AUDIT_LOG);
-      if (earliest.position > position) return null;
-    }
-    const last = rows.at(-1);
-    const isAtLast = last !== undefined && (rows.length === BATCH || last.position === until);
-    return {
-      items: rows.map(entryItem),
-      cursor: auditCursor(isAtLast ? last : await cursorAt(reader, until, AUDIT_LOG)),
-    };
+    const rowsIn = (range: LogRange) => auditAfter(reader, { ...range, filter });
+    const page = await table.page(position, { until, limit: BATCH, rowsIn });
+    return page && { items: page.rows.map(entryItem), cursor: page.cursor };
   }
 
   const source: Source<never, EntryItem, AuditCursor> = {
-    beforeFirst: auditCursor(BEFORE_FIRST),
+    ...table,
     get head() {
       return live.position;
     },
@@ -56,12 +49,11 @@ export function auditStream(
     isRecent: (position) => recent(position, 1) !== null,
     async newest() {
       await numberAll();
-      return newestAudit(reader);
+      return table.newest();
     },
     async check(cursor) {
       await numberAll();
-      const checked = await checkCursor(reader, cursor, AUDIT_LOG);
-      return { ...checked, earliest: auditCursor(checked.earliest) };
+      return table.check(cursor);
     },
     read(from, newest): Awaitable<LogPage<EntryItem, AuditCursor> | null> {
       const rows = filter || newest > live.position ? null : recent(from.position, BATCH);

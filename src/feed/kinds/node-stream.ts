@@ -8,11 +8,13 @@ import { nodeCondition, nodeTest } from "../../store/nodes/node-filter.ts";
 import type { NodeFilter } from "../../store/nodes/node-filter.ts";
 import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { Database } from "../../store/postgres/database.ts";
-import { BEFORE_FIRST, checkCursor, cursorAt, newestCursor, transitionsAfter } from "../../store/log/transitions.ts";
+import { transitionsAfter } from "../../store/log/transitions.ts";
 import type { LogCursor, TransitionFilter, TransitionRow } from "../../store/log/transitions.ts";
 import { nodeSnapshot } from "./node-changes.ts";
 import { BATCH, streamOf } from "../stream.ts";
 import type { Bookmark, LogPage, Reset, Source } from "../stream.ts";
+import { logTable } from "../log/log-table.ts";
+import type { LogRange } from "../log/log-table.ts";
 import type { Tail } from "../log/tail.ts";
 
 export { RESET_REASONS } from "../stream.ts";
@@ -38,31 +40,25 @@ export function nodeStream(
   { database: { reader }, tail }: { readonly database: Database; readonly tail: Tail },
   request: NodeStreamRequest,
 ): AsyncIterableIterator<NodeStreamItem> {
+  const table = logTable(reader, (row) => row);
   const filter = transitionFilter(request.filter);
   const choose = transitionChoice(tail, request.filter);
 
   /** Matching transitions up to a position at most, from the table; null if earlier ones are deleted. */
   async function readTable({ position }: LogCursor, newest: number): Promise<LogPage<NodeItem, LogCursor> | null> {
     const until = filter ? Math.min(newest, position + WINDOW) : newest;
-    const rows = await transitionsAfter(reader, { after: position, until, limit: BATCH, filter });
-    // Positions have no holes, so a row directly after the cursor proves that none is missing. Otherwise the log
-    // decides.
-    if (rows[0]?.position !== position + 1 && (await checkCursor(reader, BEFORE_FIRST)).earliest.position > position)
-      return null;
-    const last = rows.at(-1);
-    const isAtLast = last !== undefined && (rows.length === BATCH || last.position === until);
-    return { items: rows.map(transitionItem), cursor: isAtLast ? last : await cursorAt(reader, until) };
+    const rowsIn = (range: LogRange) => transitionsAfter(reader, { ...range, filter });
+    const page = await table.page(position, { until, limit: BATCH, rowsIn });
+    return page && { items: page.rows.map(transitionItem), cursor: page.cursor };
   }
 
   const source: Source<NodeRow, NodeItem, LogCursor> = {
-    beforeFirst: BEFORE_FIRST,
+    ...table,
     get head() {
       return tail.head;
     },
     onAdvance: tail.onAdvance,
     isRecent: (after) => tail.recent(after, 1) !== null,
-    newest: () => newestCursor(reader),
-    check: (cursor) => checkCursor(reader, cursor),
     read(after, newest): Awaitable<LogPage<NodeItem, LogCursor> | null> {
       const recent = newest > tail.head ? null : tail.recent(after.position, BATCH);
       if (!recent) return readTable(after, newest);

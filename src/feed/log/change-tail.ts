@@ -4,27 +4,15 @@ import { changesAfter, newestChange, numberChanges } from "../../store/log/chang
 import type { ChangeRow } from "../../store/log/changes.ts";
 import type { Database, Reader } from "../../store/postgres/database.ts";
 import { clustersByIds } from "../../store/nodes/clusters.ts";
-import type { ClusterRow } from "../../store/nodes/clusters.ts";
 import { operationsByIds } from "../../store/operations/operations.ts";
-import type { OperationRow } from "../../store/operations/operations.ts";
 import { runsByIds } from "../../store/runs/runs.ts";
-import type { RunRow } from "../../store/runs/runs.ts";
 import { createKnownRows, createKnownRowsAlone, knownNodes } from "./known-rows.ts";
-import type { KnownNode, KnownRow, KnownRows } from "./known-rows.ts";
 import { createNumberedTail } from "./numbered-tail.ts";
 import type { NumberedTail } from "./numbered-tail.ts";
 import { createPacedHead } from "./paced-head.ts";
 import type { Head } from "./paced-head.ts";
 import { createSharedPages } from "./shared-pages.ts";
 import type { SharedPages } from "./shared-pages.ts";
-
-/** Objects of each kind as streams read them. */
-interface KnownObjects {
-  readonly nodes: KnownRows<KnownNode>;
-  readonly operations: KnownRows<KnownRow<OperationRow>>;
-  readonly runs: KnownRows<KnownRow<RunRow>>;
-  readonly clusters: KnownRows<KnownRow<ClusterRow>>;
-}
 
 export interface ChangeTail extends Pick<NumberedTail<ChangeRow>, "recent"> {
   /** The newest change that this process has seen; behind while there is no stream. */
@@ -34,7 +22,7 @@ export interface ChangeTail extends Pick<NumberedTail<ChangeRow>, "recent"> {
   /** The same for those whose items read a whole cluster. */
   readonly slow: Head;
   /** Objects as streams read them, shared. */
-  readonly known: KnownObjects;
+  readonly known: ReturnType<typeof knownObjects>;
   /** Items of pages, shared by streams with equal requests. */
   readonly pages: SharedPages;
 }
@@ -44,7 +32,7 @@ const PACE_MS = 200;
 /** Pending changes of a cluster are. */
 const SLOW_PACE_MS = 1_000;
 
-function knownObjects(reader: Reader): KnownObjects {
+function knownObjects(reader: Reader) {
   return {
     nodes: createKnownRows((ids) => knownNodes(reader, ids)),
     operations: createKnownRowsAlone((ids) => operationsByIds(reader, ids)),

@@ -25,9 +25,9 @@ export interface Snapshot<Row> {
 }
 
 /** A reader's claim to a snapshot, which is held until all its claims are released. */
-export interface Claim<Row> {
+export interface Claim<Row, Taken = Snapshot<Row>> {
   /** May never settle once the claim is released. */
-  readonly taken: Promise<Snapshot<Row>>;
+  readonly taken: Promise<Taken>;
   release(): void;
 }
 
