@@ -24,16 +24,6 @@ export interface Pause {
   readonly pauseMs: number;
 }
 
-/** A pulled iterator. */
-interface PulledItems<Item> extends AsyncIterableIterator<Item>, Requestable<Item> {
-  /** Whether the next item exists already. */
-  readonly hasReady: boolean;
-  /** Takes at most this many further items that exist already; none while another item is requested. */
-  takeReady(most: number): readonly Item[];
-  /** Ends it at once. Returns the last item for a reader that has the items up to `received`; null: there is none. */
-  endAfter(received: Item | null): Item | null;
-}
-
 /**
  * Makes the items of one stream. It is one object, not several functions made for each stream: those of thousands of
  * streams are in no processor cache when a change reaches them.
@@ -49,14 +39,13 @@ export interface Producer<Item> {
   last?(received: Item | null): Item | null;
 }
 
-export function pulled<Item>(producer: Producer<Item>): PulledItems<Item> {
+export function pulled<Item>(producer: Producer<Item>): PulledIterator<Item> {
   return new PulledIterator(producer);
 }
 
-class PulledIterator<Item> implements PulledItems<Item> {
+class PulledIterator<Item> implements AsyncIterableIterator<Item>, Requestable<Item>, Requester {
   readonly #producer: Producer<Item>;
   readonly #unsubscribe: () => void;
-  readonly #requester: Requester;
   #batch: readonly Item[] = [];
   #index = 0;
   #isEnded = false;
@@ -77,18 +66,16 @@ class PulledIterator<Item> implements PulledItems<Item> {
 
   constructor(producer: Producer<Item>) {
     this.#producer = producer;
-    const change = () => {
-      this.#hasChanged = true;
-      if (this.#isWaiting) this.#produceNext();
-    };
-    const hasLeft = () => this.#isEnded;
-    this.#requester = {
-      get left() {
-        return hasLeft();
-      },
-      wake: change,
-    };
-    this.#unsubscribe = producer.onChange(change);
+    this.#unsubscribe = producer.onChange(() => this.wake());
+  }
+
+  get left(): boolean {
+    return this.#isEnded;
+  }
+
+  wake(): void {
+    this.#hasChanged = true;
+    if (this.#isWaiting) this.#produceNext();
   }
 
   /** Delivers one item at a time, in the order of the requests. */
@@ -105,10 +92,12 @@ class PulledIterator<Item> implements PulledItems<Item> {
     this.#isRequesting = false;
   }
 
+  /** Whether the next item exists already. */
   get hasReady(): boolean {
     return this.#index < this.#batch.length;
   }
 
+  /** Takes at most this many further items that exist already; none while another item is requested. */
   takeReady(most: number): readonly Item[] {
     if (this.#requested > 0) return [];
     const ready = this.#batch.slice(this.#index, this.#index + most);
@@ -116,6 +105,7 @@ class PulledIterator<Item> implements PulledItems<Item> {
     return ready;
   }
 
+  /** Ends it at once. Returns the last item for a reader that has the items up to `received`; null: there is none. */
   endAfter(received: Item | null): Item | null {
     if (this.#isEnded) return null;
     this.#end();
@@ -156,7 +146,7 @@ class PulledIterator<Item> implements PulledItems<Item> {
     this.#hasChanged = false;
     let produced: Awaitable<readonly Item[] | Pause>;
     try {
-      produced = this.#producer.produce(this.#requester);
+      produced = this.#producer.produce(this);
     } catch (error) {
       return this.#fail(error);
     }
