@@ -10,6 +10,7 @@ import type { Notifier } from "../store/postgres/notifier.ts";
 import type { StoredJson } from "../store/records.ts";
 import type { Keyring } from "../store/secrets/keyring.ts";
 import { insertAuditRows } from "../store/log/audit.ts";
+import { isWorkUnattended, reclaimWork } from "../store/runs/run-claims.ts";
 import { submitVerb } from "./admission/admit.ts";
 import { applyCluster } from "./admission/apply-cluster.ts";
 import { GroupAdmission } from "./admission/group-admission.ts";
@@ -162,7 +163,7 @@ export async function createEngine(options: EngineOptions) {
     /** Reads the power of up to 1,000 nodes now, within half a minute. Busy nodes are refused. */
     readPower: (selector: NodeSelector) => powerReader.read(selector),
     /** Reads what up to 100 machines report about themselves, within half a minute. Busy nodes are refused. */
-    readNodes: (request: ReadRequest) => powerReader.readMachines(request),
+    readNodes: (request: ReadRequest) => powerReader.machines.read(request),
     /** Tries drivers at addresses. Registers nothing. */
     probeNodes: (request: ProbeRequest) => nodeProbes.probe(request),
     /** Takes no more work; running steps end. Requests are still admitted, and wait for another replica. */
@@ -170,10 +171,13 @@ export async function createEngine(options: EngineOptions) {
     /** Starts to take work, unless `works` is false. Until then requests are admitted and wait. */
     async start() {
       if (options.works === false) {
-        closers.push(watchReplicaPresence({ isUnattended: (seconds) => claims.isUnattended(seconds), log }));
+        closers.push(
+          watchReplicaPresence({ isUnattended: (seconds) => isWorkUnattended(database.claims, seconds), log }),
+        );
         return;
       }
-      if (options.isAlone) await claims.reclaim();
+      // Instead of waiting until their leases expire.
+      if (options.isAlone) await reclaimWork(database.claims);
       claims.start((claim) => runner.run(claim));
       dueOperations.start();
       slots.start();

@@ -12,14 +12,7 @@ import type { Log } from "../../log.ts";
 import type { Observer } from "../../observer.ts";
 import { startPeriodic } from "../../runtime/periodic.ts";
 import { withTimeout } from "../../runtime/timeout.ts";
-import {
-  PRIORITY,
-  claimDueRuns,
-  isWorkUnattended,
-  reclaimWork,
-  releaseClaims,
-  reviveLostRuns,
-} from "../../store/runs/run-claims.ts";
+import { PRIORITY, claimDueRuns, releaseClaims, reviveLostRuns } from "../../store/runs/run-claims.ts";
 import type { Claim } from "../../store/runs/run-claims.ts";
 import type { Notifier } from "../../store/postgres/notifier.ts";
 import type { Reader } from "../../store/postgres/database.ts";
@@ -88,19 +81,6 @@ export class ClaimLoop {
       },
     );
     this.#loop = this.#claimLoop();
-  }
-
-  /**
-   * Makes the runs of a process that has ended due, instead of waiting until its leases expire. Only before `start`,
-   * and only if no other process can use the database.
-   */
-  reclaim(): Promise<void> {
-    return reclaimWork(this.#parts.reader);
-  }
-
-  /** Whether runs have been due for this time while no replica claims any. */
-  isUnattended(seconds: number): Promise<boolean> {
-    return isWorkUnattended(this.#parts.reader, seconds);
   }
 
   /** Claims now. */

@@ -3,7 +3,7 @@
  * Nothing is stored. The machine of a busy node belongs to its run, and is not read. Nodes that share a controller are
  * read one after the other.
  */
-import { Deadline, leftUntil, whenOver } from "../../drivers/deadline.ts";
+import { Deadline, leftUntil } from "../../drivers/deadline.ts";
 import type { BiosAttribute, BootOverride, FirmwareComponent } from "../../drivers/driver.ts";
 import { HeartbeatLostError } from "../../drivers/isolation/protocol.ts";
 import { biosOf, bootOverrideOf, consoleUrlOf, firmwareOf } from "../../drivers/machine-facts.ts";
@@ -18,10 +18,9 @@ import { faultOf } from "../execution/call/driver-result.ts";
 import { DriverChain } from "../execution/call/interface-call.ts";
 import type { InterfaceCall } from "../execution/call/interface-call.ts";
 import type { Machine } from "../execution/call/machine.ts";
-import { selectNodes } from "../input/node-selector.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
-import { READ_MS } from "./power-calls.ts";
-import type { PowerCalls, PowerReaderParts, RestingNode } from "./power-calls.ts";
+import { READ_MS, nodesToRead } from "./power-calls.ts";
+import type { Answers, PowerCalls, PowerReaderParts, RestingNode } from "./power-calls.ts";
 
 /** Readable facts of a machine, with their meanings. */
 export const MACHINE_FACTS = {
@@ -59,11 +58,7 @@ export interface MachineAnswer {
   readonly refusal: Refusal | null;
 }
 
-export interface MachineAnswers {
-  readonly answers: readonly MachineAnswer[];
-  /** Reasons why nothing was read. */
-  readonly refusals: readonly Refusal[];
-}
+export type MachineAnswers = Answers<MachineAnswer>;
 
 export interface ReadRequest {
   readonly nodes: NodeSelector;
@@ -115,15 +110,13 @@ export class MachineReader {
 
   async read({ nodes, what }: ReadRequest): Promise<MachineAnswers> {
     const facts = [...new Set(what)];
-    if (facts.length === 0) return refused("`what` is empty. Name at least one thing to read.", "what");
-    const found = await selectNodes(this.#parts.database.reader, nodes);
+    if (facts.length === 0) {
+      const message = "`what` is empty. Name at least one thing to read.";
+      return { answers: [], refusals: [invalidInput(message, ["input", "what"])] };
+    }
+    const limit = { max: NODES_MAX, remedy: "Select fewer." };
+    const found = await nodesToRead(this.#parts.database.reader, nodes, limit);
     if ("refusals" in found) return { answers: [], refusals: found.refusals };
-    const count = found.nodes.length;
-    if (count > NODES_MAX)
-      return refused(
-        `The request selects ${count} nodes, and at most ${NODES_MAX} can be read at once. Select fewer.`,
-        "nodes",
-      );
     const all = new Deadline(REQUEST_MS);
     const answers = await mapConcurrently(NODES_AT_A_TIME, found.nodes, async ({ ref, nodeId }) => ({
       ref,
@@ -200,21 +193,13 @@ async function readWithin(
   all: Date,
   end: AbortSignal,
 ): Promise<Pick<MachineReading, "driver" | "value">> {
-  const patience = new AbortController();
-  const stopClock = whenOver(all, () => patience.abort(new CallTimeoutError("there was no time left")));
   const call: InterfaceCall<MachineFacts[MachineFact]> = CALLS[what];
-  try {
-    return await withDeadline(basis.deadline, AbortSignal.any([end, patience.signal]), async (signal) => {
+  return withDeadline(all, end, (until) =>
+    withDeadline(basis.deadline, until, async (signal) => {
       const chain = new DriverChain(basis, signal);
       const value = await chain.call(call);
       const masked = basis.machine.redactor.json(value as StoredJson) as typeof value;
       return { driver: chain.answeredBy(call.interface), value: masked };
-    });
-  } finally {
-    stopClock();
-  }
-}
-
-function refused(message: string, member: keyof ReadRequest): MachineAnswers {
-  return { answers: [], refusals: [invalidInput(message, ["input", member])] };
+    }),
+  );
 }

@@ -4,6 +4,7 @@
  */
 import type { PowerState } from "../../drivers/driver.ts";
 import { Deadline } from "../../drivers/deadline.ts";
+import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { createBatchLoader } from "../../runtime/batch-loader.ts";
 import { FAILED_READINGS_MAX } from "../../lifecycle/faults.ts";
@@ -11,6 +12,7 @@ import { cutTo, sentence } from "../../runtime/text.ts";
 import { faultChange, faultEnd, reached } from "../../store/nodes/node-faults.ts";
 import { lockNodes, nodesByIds, changeNodeRows } from "../../store/nodes/nodes.ts";
 import type { NodeRow, Secrets } from "../../store/nodes/nodes.ts";
+import type { Reader } from "../../store/postgres/database.ts";
 import type { SecretError } from "../../store/secrets/keyring.ts";
 import { SECRETS, secretsOf } from "../../store/secrets/secrets.ts";
 import { workSoFar } from "../../store/nodes/power.ts";
@@ -20,6 +22,8 @@ import { openMachine } from "../execution/call/machine.ts";
 import type { Machine, Unusable } from "../execution/call/machine.ts";
 import { readPower, setPower } from "../execution/call/power-call.ts";
 import type { PowerReading, ReadingTime } from "../execution/call/power-call.ts";
+import { selectNodes } from "../input/node-selector.ts";
+import type { NodeSelector } from "../input/node-selector.ts";
 import { unknownNodes } from "../input/unknown-nodes.ts";
 
 export interface PowerReaderParts extends EngineParts {
@@ -32,6 +36,25 @@ export const READ_MS = 30_000;
 const CORRECT_MS = 60_000;
 const PROBLEM_LENGTH_MAX = 500;
 const DEBOUNCE_MS = 100;
+
+/** The answers of a request that reads each of its nodes. */
+export interface Answers<Answer> {
+  readonly answers: readonly Answer[];
+  /** Reasons why nothing was read. */
+  readonly refusals: readonly Refusal[];
+}
+
+/** The selected nodes, if they are not too many. `remedy`: what to do if they are. */
+export async function nodesToRead(
+  reader: Reader,
+  selector: NodeSelector,
+  { max, remedy }: { readonly max: number; readonly remedy: string },
+): ReturnType<typeof selectNodes> {
+  const found = await selectNodes(reader, selector);
+  if ("refusals" in found || found.nodes.length <= max) return found;
+  const message = `The request selects ${found.nodes.length} nodes, and at most ${max} can be read at once. ${remedy}`;
+  return { refusals: [invalidInput(message, ["input", "nodes"])] };
+}
 
 /** A node at rest, as it was before a call. */
 export interface RestingNode {

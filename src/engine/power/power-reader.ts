@@ -4,20 +4,17 @@
  */
 import { Deadline, leftUntil } from "../../drivers/deadline.ts";
 import type { PowerState } from "../../drivers/driver.ts";
-import { invalidInput } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { mapConcurrently } from "../../runtime/concurrency.ts";
 import { sentence } from "../../runtime/text.ts";
 import { notePowerReads } from "../../store/nodes/power.ts";
 import type { DriverTry } from "../../store/records.ts";
 import { nodeIdsOf } from "../input/ids.ts";
-import { selectNodes } from "../input/node-selector.ts";
 import type { NodeSelector } from "../input/node-selector.ts";
 import { readInBackground } from "./background-power-reader.ts";
 import { MachineReader } from "./machine-reader.ts";
-import type { MachineAnswers, ReadRequest } from "./machine-reader.ts";
-import { PowerCalls } from "./power-calls.ts";
-import type { PowerReaderParts } from "./power-calls.ts";
+import { PowerCalls, nodesToRead } from "./power-calls.ts";
+import type { Answers, PowerReaderParts } from "./power-calls.ts";
 
 /** The power of one node, in the order of the request, or the reason why it is unknown. */
 export interface PowerAnswer {
@@ -31,11 +28,7 @@ export interface PowerAnswer {
   readonly driverCalls: readonly DriverTry[];
 }
 
-export interface PowerAnswers {
-  readonly answers: readonly PowerAnswer[];
-  /** Reasons why nothing was read. */
-  readonly refusals: readonly Refusal[];
-}
+export type PowerAnswers = Answers<PowerAnswer>;
 
 /** Limits of a request: nodes, calls at the same time, and the time for all calls. */
 const NODES_MAX = 1_000;
@@ -46,13 +39,14 @@ export class PowerReader {
   readonly #parts: PowerReaderParts;
   readonly #closing = new AbortController();
   readonly #calls: PowerCalls;
-  readonly #machines: MachineReader;
+  /** Reads what machines report about themselves. */
+  readonly machines: MachineReader;
   #background: Promise<void> = Promise.resolve();
 
   constructor(parts: PowerReaderParts) {
     this.#parts = parts;
     this.#calls = new PowerCalls(parts, this.#closing.signal);
-    this.#machines = new MachineReader(parts, this.#calls);
+    this.machines = new MachineReader(parts, this.#calls);
   }
 
   /** Starts to read in the background, each node once per period. */
@@ -64,23 +58,14 @@ export class PowerReader {
   /** Reads now. */
   async read(selector: NodeSelector): Promise<PowerAnswers> {
     const { database } = this.#parts;
-    const found = await selectNodes(database.reader, selector);
+    const remedy = "Select fewer, or read `Node.powerState`, which is updated regularly.";
+    const found = await nodesToRead(database.reader, selector, { max: NODES_MAX, remedy });
     if ("refusals" in found) return { answers: [], refusals: found.refusals };
-    const count = found.nodes.length;
-    if (count > NODES_MAX) {
-      const message = `The request selects ${count} nodes, and at most ${NODES_MAX} can be read at once. Select fewer, or read \`Node.powerState\`, which is updated regularly.`;
-      return { answers: [], refusals: [invalidInput(message, ["input", "nodes"])] };
-    }
     const nodeIds = nodeIdsOf(found.nodes);
     await database.transaction((tx) => notePowerReads(tx, nodeIds));
     const all = new Deadline(REQUEST_MS);
     const answers = await mapConcurrently(CALLS_MAX, found.nodes, ({ ref, nodeId }) => this.#readNow(ref, nodeId, all));
     return { answers, refusals: [] };
-  }
-
-  /** Reads what machines report about themselves. */
-  async readMachines(request: ReadRequest): Promise<MachineAnswers> {
-    return this.#machines.read(request);
   }
 
   async close(): Promise<void> {

@@ -1,6 +1,6 @@
 /** The power of a node: read and set through the driver that it takes `power` from, within a step or outside of one. */
 import type { BootOptions, NodePower, PowerAction, PowerState, StepResult } from "../../../drivers/driver.ts";
-import { Deadline, leftUntil, whenOver } from "../../../drivers/deadline.ts";
+import { Deadline, leftUntil } from "../../../drivers/deadline.ts";
 import { INTERFACES, stepsOf } from "../../../drivers/interfaces.ts";
 import type { InterfaceName } from "../../../drivers/interfaces.ts";
 import { HeartbeatLostError } from "../../../drivers/isolation/protocol.ts";
@@ -229,8 +229,6 @@ export async function readPower(
   cancel: AbortSignal,
   log: Log,
 ): Promise<PowerReading | "NO_SLOT"> {
-  const allOver = new AbortController();
-  const stopClock = whenOver(all, () => allOver.abort(new CallTimeoutError("there was no time left")));
   const isTroubled = machine.node.powerProblem !== null;
   const seen: SeenPower = { state: null };
   const patience = new ReadingPatience(isBackground, patienceMs);
@@ -243,20 +241,19 @@ export async function readPower(
     ...(!isTroubled && { patience }),
   };
   try {
-    const state = await withDeadline(deadline, AbortSignal.any([cancel, allOver.signal]), (signal) =>
-      nodePower(basis, signal, seen).read(),
+    const state = await withDeadline(all, cancel, (until) =>
+      withDeadline(deadline, until, (signal) => nodePower(basis, signal, seen).read()),
     );
     const isIdle = machine.node.faultKind === "MACHINE_BUSY" && (await readsIdle(basis, cancel));
     return { state, driver: seen.readBy ?? null, ...(isIdle && { isIdle }) };
   } catch (error) {
     if (error instanceof HeartbeatLostError) return "NO_SLOT";
-    if (error instanceof LateAnswerError || (patience.isLate && allOver.signal.aborted))
+    const isOver = leftUntil(all) <= 0;
+    if (error instanceof LateAnswerError || (patience.isLate && isOver))
       return { code: "TIMEOUT", reason: patience.lateReason, failureKind: "TIMEOUT" };
-    if (allOver.signal.aborted && leftUntil(deadline) > TIME_LEFT_MS) return "NO_SLOT";
+    if (isOver && leftUntil(deadline) > TIME_LEFT_MS) return "NO_SLOT";
     if (error instanceof CallTimeoutError) return { code: "TIMEOUT", reason: "the BMC did not answer in time" };
     const { retryable: _, ...fault } = faultOf(error, machine.redactor);
     return fault;
-  } finally {
-    stopClock();
   }
 }
