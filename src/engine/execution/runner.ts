@@ -242,22 +242,21 @@ export class Runner {
   }
 
   async #abort(directive: AbortMachine): Promise<RunDirective> {
-    const { claimed, attempt, ignoredSignal, undone, power } = directive;
-    const step = attempt && claimed.plan.steps[attempt.step];
+    const { claimed, attempt, ignoredSignal, undone } = directive;
+    const planned = attempt && claimed.plan.steps[attempt.step];
     const stepLog = attempt && this.#commits.stepLog(claimed, attempt);
-    const leftAlone = isLeftAlone(directive);
     // The driver's `abort` does not run beside a step that may still be running.
-    const call =
-      attempt && stepLog && step && !undone && !leftAlone && !(ignoredSignal && step.interruptible !== "ALWAYS")
-        ? this.#callOf(
-            { claimed, step, attempt, generation: claimed.run.generation, leftMs: this.#parts.abortCleanUpMs },
-            stepLog,
-          )
+    const mayUndo = !undone && !isLeftAlone(directive) && !(ignoredSignal && planned?.interruptible !== "ALWAYS");
+    const leftMs = this.#parts.abortCleanUpMs;
+    const { generation } = claimed.run;
+    const step =
+      planned && stepLog && mayUndo
+        ? this.#callOf({ claimed, step: planned, attempt, generation, leftMs }, stepLog)
         : null;
     const confirm = this.#ownershipCheck(claimed);
     const { cancel: end, kill } = this.#activeRuns.enterStep(claimed, { interruptible: "NEVER" });
-    const abort = { claimed, attempt, call, isLeftAlone: leftAlone, undone, power, end, kill, confirm };
-    const aborted = await abortMachine(this.#parts, abort).catch(async (error: unknown) => {
+    const calls = { step, end, kill, confirm };
+    const aborted = await abortMachine(this.#parts, directive, calls).catch(async (error: unknown) => {
       if (error instanceof HeartbeatLostError) await this.#disown(claimed);
       throw error;
     });

@@ -20,7 +20,7 @@ import { ENGINE } from "../../scheduling/start-runs.ts";
 import { RELEASE, changeNode, enterLegs, leaveLeg, moveNode, resume } from "../claim/claimed-run.ts";
 import type { ClaimedRun, EnterStep, Release, RunContext, RunDirective, StepContext } from "../claim/claimed-run.ts";
 import { configurationOf } from "./deployment-inputs.ts";
-import { beginAbort, endCleanUpFault, failRun, finishRun } from "./end-run.ts";
+import { beginAbort, endCleanUpFault, failRun } from "./end-run.ts";
 import type { Ledger } from "../commit/ledger.ts";
 
 /** Continues the run at a position, where no step is running. */
@@ -29,7 +29,7 @@ export async function passBoundary(context: RunContext, position: number): Promi
   endFaultAfterLeg(context, claimed.plan.steps[position]?.leg ?? claimed.plan.legs.length);
   switch (atBoundary({ interrupt, workLeft: position < claimed.plan.steps.length })) {
     case "ABORT":
-      return beginAbort(claimed, null, { ignoredSignal: false, isStepOver: position > claimed.position });
+      return beginAbort(claimed, null, { isStepOver: position > claimed.position });
     case "STOP":
       return stopRun(context, position);
     case "FINISH":
@@ -50,7 +50,8 @@ function stopRun(context: RunContext, position: number): Release {
     : [run.operationInterruptBy, run.operationInterruptReason];
   if (edge(claimed.node.state, "stop")) moveNode(context, "stop", { actor: by ?? ENGINE, reason });
   ledger.changeRun({ position, leg: claimed.leg });
-  return finishRun(context, "STOPPED");
+  ledger.endRun("STOPPED");
+  return RELEASE;
 }
 
 function completeRun(context: RunContext, position: number): Release {
@@ -76,7 +77,8 @@ function completeRun(context: RunContext, position: number): Release {
   if (plan.finish.length === 0 && isSettledInPlace(claimed)) changeNode(context, { lastError: null });
   if (claimed.run.purpose === "CLEAN_UP") endCleanUpFault(context);
   ledger.changeRun({ position, leg: claimed.leg });
-  return finishRun(context, "SUCCEEDED");
+  ledger.endRun("SUCCEEDED");
+  return RELEASE;
 }
 
 /**

@@ -3,7 +3,6 @@ import { edge } from "../../../lifecycle/machine.ts";
 import type { NodeFault } from "../../../lifecycle/faults.ts";
 import type { NodeEvent } from "../../../lifecycle/node-states.ts";
 import type { AttemptRow } from "../../../store/runs/attempts.ts";
-import type { PowerState } from "../../../drivers/driver.ts";
 import type { Failure, LeftAs } from "../../../store/records.ts";
 import { sentence } from "../../../runtime/text.ts";
 import { stepLabel } from "../../plans/plan.ts";
@@ -13,15 +12,6 @@ import { RELEASE, changeNode, isLeftAlone, moveNode, notePower, toFailure } from
 import type { AbortMachine, ClaimedRun, Release, RunContext } from "../claim/claimed-run.ts";
 import type { Fault } from "../call/driver-result.ts";
 import { faultChange, faultEnd } from "../../../store/nodes/node-faults.ts";
-
-export function finishRun(
-  { ledger }: RunContext,
-  state: "SUCCEEDED" | "FAILED" | "STOPPED",
-  change: { readonly failure?: Failure } = {},
-): Release {
-  ledger.endRun(state, change);
-  return RELEASE;
-}
 
 /**
  * Ends the run without a call of its machine, which cannot be opened; and with it its attempt if that is unfinished.
@@ -48,29 +38,18 @@ export function failRun(
   if (edge(claimed.node.state, "fail")) moveNode(context, "fail", { reason: failure.message }, { lastError: failure });
   else changeNode(context, { lastError: failure });
   if (context.claimed.run.purpose === "CLEAN_UP") noteCleanUp(context, failure.message);
-  return finishRun(context, "FAILED", { failure });
+  ledger.endRun("FAILED", { failure });
+  return RELEASE;
 }
 
 /** `outcome`: of the step that is aborted or has failed. */
 export function beginAbort(
   claimed: ClaimedRun,
   attempt: AttemptRow | null,
-  outcome: {
-    readonly ignoredSignal: boolean;
-    readonly powerState?: PowerState | null;
-    readonly isStepOver?: boolean;
-    readonly undone?: LeftAs;
-  } = { ignoredSignal: false },
+  outcome: Partial<Pick<AbortMachine, "ignoredSignal" | "power" | "isStepOver">> = {},
 ): AbortMachine {
-  return {
-    kind: "ABORT_MACHINE",
-    claimed,
-    attempt,
-    ignoredSignal: outcome.ignoredSignal,
-    power: outcome.powerState ?? null,
-    isStepOver: outcome.isStepOver ?? false,
-    undone: outcome.undone ?? null,
-  };
+  const unknown = { ignoredSignal: false, power: null, isStepOver: false, undone: null };
+  return { kind: "ABORT_MACHINE", claimed, attempt, ...unknown, ...outcome };
 }
 
 /** Ends the run after its abort, or its failure, was carried out on the machine. */

@@ -99,7 +99,7 @@ export async function settleStep(
     case "failed":
       return failStep(context, await believedFault(context, outcome), outcome.ignoredSignal);
     case "aborted":
-      return beginAbort(claimed, attempt, outcome);
+      return beginAbort(claimed, attempt, { ignoredSignal: outcome.ignoredSignal, power: outcome.powerState });
   }
 }
 
@@ -155,7 +155,7 @@ function enterVerify(context: StepContext, output: StoredJson): RunDirective {
   const isCancelled = interrupt === "ABORT" && (interruptFailure !== null || step.interruptible !== "NEVER");
   const change = { part: isCancelled ? "ABORT" : "VERIFY", output, memo: null, callback: null } as const;
   ledger.changeAttempt(attempt, change);
-  if (isCancelled) return beginAbort(claimed, { ...attempt, ...change }, { ignoredSignal: false, isStepOver: true });
+  if (isCancelled) return beginAbort(claimed, { ...attempt, ...change }, { isStepOver: true });
   return enterAgain({ ...context, attempt: { ...attempt, ...change, expired: false } });
 }
 
@@ -267,7 +267,7 @@ export async function settleAbort(
   // An abort was accepted while a failure was undone that left the power as it is.
   const place = { ...plan, state: node.state, phase: plan.legs[leg]?.phase };
   if (interrupt === "ABORT" && mayCutPower && isPoweredOffByAbort(run.powerOff, place))
-    return beginAbort(claimed, attempt, { ...directive, powerState: left.power, undone: left });
+    return { ...directive, claimed, power: left.power, undone: left };
   if (!plan.bestEffort || interrupt === "ABORT" || left.mayBeWorking) return endAborted(context, directive, left);
   // An earlier commit succeeded although its answer was lost, as in `settleStep`.
   if (run.owner === null) return RELEASE;

@@ -8,18 +8,17 @@ import { touchedBy } from "../../../lifecycle/touches.ts";
 import { isPoweredOffByAbort, powersOffOnAbort } from "../../../lifecycle/verbs.ts";
 import { Deadline } from "../../../drivers/deadline.ts";
 import { HeartbeatLostError } from "../../../drivers/isolation/protocol.ts";
-import type { PowerState } from "../../../drivers/driver.ts";
 import type { Reader } from "../../../store/postgres/database.ts";
 import type { LeftAs } from "../../../store/records.ts";
 import { attemptsOf } from "../../../store/runs/attempts.ts";
 import { operationsByIds } from "../../../store/operations/operations.ts";
 import { runsByIds } from "../../../store/runs/runs.ts";
 import { readSite } from "../../../store/site.ts";
-import type { AttemptRow } from "../../../store/runs/attempts.ts";
 import { stepLabel } from "../../plans/plan.ts";
 import type { EngineParts } from "../../context.ts";
 import { withDeadline } from "./call-deadline.ts";
-import type { ClaimedRun } from "../claim/claimed-run.ts";
+import { isLeftAlone } from "../claim/claimed-run.ts";
+import type { AbortMachine, ClaimedRun } from "../claim/claimed-run.ts";
 import { declaredStep, stepCall } from "./driver-call.ts";
 import type { StepBasis } from "./driver-call.ts";
 import { nodeMedia } from "./node-media.ts";
@@ -30,22 +29,14 @@ interface AbortMachineParts extends Pick<EngineParts, "database" | "log"> {
   readonly abortCleanUpMs: number;
 }
 
-interface MachineAbort {
-  readonly claimed: ClaimedRun;
-  /** The attempt that the abort ends; null if no step was running. */
-  readonly attempt: AttemptRow | null;
+/** How the machine is called. */
+interface AbortCalls {
   /** How the step's `abort` is called; null if it must not be. */
-  readonly call: StepBasis | null;
-  /** The machine may still be at a step that must not be cut. */
-  readonly isLeftAlone: boolean;
-  /** The machine after the step was undone, if only the power is left to be cut. */
-  readonly undone: LeftAs | null;
+  readonly step: StepBasis | null;
   /** Ends the calls: another process has claimed the run, or it has ended. */
   readonly end: AbortSignal;
   /** Fires when the abort is forced. */
   readonly kill: AbortSignal;
-  /** Power as the step saw it last. */
-  readonly power: PowerState | null;
   /** Rejects if this process does not hold the run any more. */
   confirm(): Promise<void>;
 }
@@ -59,27 +50,30 @@ export interface AbortedMachine {
 /**
  * Returns the condition of the machine. Throws only if the run was lost: errors of the machine are part of the result.
  */
-export async function abortMachine(parts: AbortMachineParts, abort: MachineAbort): Promise<AbortedMachine> {
-  const { database, log, abortCleanUpMs } = parts;
-  const { claimed, attempt, call, isLeftAlone, undone, end, kill, confirm } = abort;
+export async function abortMachine(
+  { database, log, abortCleanUpMs }: AbortMachineParts,
+  directive: AbortMachine,
+  { step: call, end, kill, confirm }: AbortCalls,
+): Promise<AbortedMachine> {
+  const { claimed, undone } = directive;
   const { run, machine, plan } = claimed;
+  const mayBeWorking = isLeftAlone(directive);
   const errors: string[] = undone?.tearDownError ? [undone.tearDownError] : [];
   const deadline = () => new Deadline(abortCleanUpMs);
-  let power = abort.power ?? claimed.node.powerState;
+  let power = directive.power ?? claimed.node.powerState;
   const begun = new Set((await attemptsOf(database.reader, [run.id])).map(({ step: index }) => index));
-  const step = attempt ? plan.steps[attempt.step] : undefined;
   await confirm();
-  if (call && step) {
+  if (call) {
     try {
       await abortStep({ ...call, deadline: deadline(), kill }, end);
     } catch (error) {
       if (error instanceof HeartbeatLostError) throw error;
-      errors.push(`${stepLabel(step)} could not be undone: ${machine.redactor.text(messageOf(error))}`);
+      errors.push(`${stepLabel(call.step)} could not be undone: ${machine.redactor.text(messageOf(error))}`);
     }
   }
   await confirm();
   // Read now: an abort may have been accepted while the step was undone.
-  const powerOff = !isLeftAlone && (await isPoweredOff(database.reader, claimed));
+  const powerOff = !mayBeWorking && (await isPoweredOff(database.reader, claimed));
   if (begun.size > 0 && powerOff) {
     try {
       power = await setPower(machine, "OFF", { deadline: deadline(), lane: "ENDING", confirm, kill, log, end });
@@ -95,10 +89,10 @@ export async function abortMachine(parts: AbortMachineParts, abort: MachineAbort
     disksTouched: touched.has("DISKS"),
     firmwareTouched: touched.has("FIRMWARE"),
     networkAttached: touched.has("NETWORK"),
-    mayBeWorking: isLeftAlone,
+    mayBeWorking,
     tearDownError: errors.length > 0 ? errors.join("; ") : null,
   };
-  return { left, mayCutPower: begun.size > 0 && !powerOff && !isLeftAlone && !plan.keepsPower };
+  return { left, mayCutPower: begun.size > 0 && !powerOff && !mayBeWorking && !plan.keepsPower };
 }
 
 /** Whether the power is to be off: as the abort chose, or after a failure as its request or the site chose. */
