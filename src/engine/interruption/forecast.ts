@@ -6,7 +6,6 @@ import type { Forecast, ForecastFacts } from "../../lifecycle/forecast.ts";
 import { abortForecast, stopForecast, unchanged } from "../../lifecycle/forecast.ts";
 import { judgeAbort } from "../../lifecycle/interrupts.ts";
 import type { RunFacts } from "../../lifecycle/interrupts.ts";
-import type { FinalRunState } from "../../lifecycle/operation-states.ts";
 import { attemptsUnderWay } from "../../store/runs/attempts.ts";
 import { begunSteps } from "../../store/runs/begun-steps.ts";
 import type { BegunSteps } from "../../store/runs/begun-steps.ts";
@@ -94,12 +93,8 @@ export function entryOf(answer: NodeAnswer, { node, underWay }: ForecastRun, for
   return { ...forecast, answer: { ...answer, node }, count: 1, step: underWay };
 }
 
-/** A run that has ended, or whose node was deleted. */
-export function endedEntry(answer: NodeAnswer, state: FinalRunState | null): ForecastEntry {
-  return { ...NOTHING, endsAs: state, answer };
-}
-
-/** The state in which a run has ended; null if it has not. */
-export function finalState({ state }: Pick<RunRow, "state">): FinalRunState | null {
-  return state === "QUEUED" || state === "RUNNING" || state === "WAITING" || state === "HOLDING" ? null : state;
+/** Of a run that has ended, or whose node was deleted. */
+export function endedEntry(answer: NodeAnswer, { state }: Pick<RunRow, "state">): ForecastEntry {
+  const isUnfinished = state === "QUEUED" || state === "RUNNING" || state === "WAITING" || state === "HOLDING";
+  return { ...NOTHING, endsAs: isUnfinished ? null : state, answer };
 }

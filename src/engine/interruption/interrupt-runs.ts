@@ -7,17 +7,17 @@ import type { Refusal } from "../../errors.ts";
 import type { Forecast } from "../../lifecycle/forecast.ts";
 import type { Reader, Tx } from "../../store/postgres/database.ts";
 import { keepReadOnly } from "../../store/postgres/transactions.ts";
-import { unfinishedRuns } from "../../store/runs/runs.ts";
+import { newestWork, unfinishedRuns } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import { nodeIdsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
-import { operationsOf, refuseRequest, summaryOf } from "../input/answers.ts";
+import { acceptedNode, operationsOf, refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
 import type { InterruptForecast, NodeAnswer, SubmitAnswer } from "../input/answers.ts";
 import type { InterruptRequest } from "../input/interrupt-request.ts";
 import { answersInOrder, selectUnfinishedWork } from "../input/work-selector.ts";
 import type { SelectedWork } from "../input/work-selector.ts";
 import type { Caller, Transaction } from "../transaction.ts";
-import { endedEntry, entryOf, finalState, readForecastRuns } from "./forecast.ts";
+import { endedEntry, entryOf, readForecastRuns } from "./forecast.ts";
 import type { ForecastRun } from "./forecast.ts";
 
 /** A node of the request with the run that the interruption concerns, if it has one. */
@@ -25,6 +25,12 @@ export interface Target {
   readonly ref: string;
   readonly nodeId: string;
   readonly run: RunRow | undefined;
+}
+
+/** The answer for a target, unless there is a refusal. */
+export function answerOf({ ref, nodeId, run }: Target, refusal: Refusal | null): NodeAnswer {
+  const runId = run?.id ?? null;
+  return refusal ? refusedNode(ref, nodeId, runId, refusal) : acceptedNode(ref, nodeId, runId);
 }
 
 /** A target whose node was accepted. */
@@ -40,13 +46,13 @@ export interface Foreseen<Answer extends NodeAnswer> extends Accepted<Answer> {
 
 export interface Interruption<Answer extends NodeAnswer> {
   readonly caller: Caller;
-  /** Runs of the nodes, locked. At most one run for a node. */
+  /** Unfinished runs of the nodes, locked; a dry run only reads them. At most one run for a node. */
   lock(tx: Tx, nodeIds: readonly string[]): Promise<readonly RunRow[]>;
   /** One answer for each target, in their order. Writes nothing. */
   decide(reader: Reader, targets: readonly Target[]): Promise<readonly Answer[]>;
   carryOut(transaction: Transaction, accepted: readonly Accepted<Answer>[]): Promise<void>;
-  /** The same runs in a dry run, without a lock. Default: unfinished runs. */
-  read?(reader: Reader, nodeIds: readonly string[]): Promise<readonly RunRow[]>;
+  /** Whether it also concerns the newest run of a node without one: if it comes after the end, it reports that end. */
+  readonly reportsEnds?: boolean;
   /** The effect that the interruption would have on each unfinished run, in a dry run. */
   forecast(reader: Reader, accepted: readonly Foreseen<Answer>[]): Promise<readonly Forecast[]> | readonly Forecast[];
   /** The time that a stop leaves to running steps. */
@@ -84,8 +90,10 @@ export async function interruptSelected<Answer extends NodeAnswer>(
 ): Promise<InterruptionAnswer<Answer>> {
   const { tx } = transaction;
   const nodeIds = nodeIdsOf(nodes);
-  const read = interruption.read ?? unfinishedRuns;
-  const runs = request.dryRun ? await read(tx, nodeIds) : await interruption.lock(tx, nodeIds);
+  const unfinished = request.dryRun ? await unfinishedRuns(tx, nodeIds) : await interruption.lock(tx, nodeIds);
+  const busy = new Set(nodeIdsOf(unfinished));
+  const atRest = interruption.reportsEnds ? nodeIds.filter((nodeId) => !busy.has(nodeId)) : [];
+  const runs = [...unfinished, ...(await newestWork(tx, atRest, null))];
   const runOf = new Map(
     runs.filter((run) => operationId === null || run.operationId === operationId).map((run) => [run.nodeId, run]),
   );
@@ -143,7 +151,7 @@ async function foresee<Answer extends NodeAnswer>(
   const byRun = new Map(open.map(({ run }, index) => [run.id, forecasts[index]]));
   const entries = accepted.map(({ run, answer }) => {
     const [found, forecast] = [runs.get(run.id), byRun.get(run.id)];
-    return found && forecast ? entryOf(answer, found, forecast) : endedEntry(answer, finalState(run));
+    return found && forecast ? entryOf(answer, found, forecast) : endedEntry(answer, run);
   });
   return { entries, timeoutSeconds: interruption.timeoutSeconds ?? null };
 }

@@ -14,14 +14,14 @@ import {
 } from "../../store/operations/operations.ts";
 import { unfinishedOperationsOfCluster } from "../../store/operations/operation-lists.ts";
 import type { OperationRow } from "../../store/operations/operations.ts";
-import type { Reader, Tx } from "../../store/postgres/database.ts";
+import type { Reader } from "../../store/postgres/database.ts";
 import { keepReadOnly } from "../../store/postgres/transactions.ts";
 import { plansByHashes } from "../../store/runs/plans.ts";
 import type { Failure, PlannedStep } from "../../store/records.ts";
 import { limitStop, takeStopsOver } from "../../store/operations/due-operations.ts";
 import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
 import { lockUnfinishedRuns, lockUnfinishedRunsOf } from "../../store/runs/run-locks.ts";
-import { newestWork, runsOfOperation, interruptRuns, unfinishedRuns } from "../../store/runs/runs.ts";
+import { runsOfOperation, interruptRuns } from "../../store/runs/runs.ts";
 import type { RequestedInterrupt, RunRow } from "../../store/runs/runs.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refuseRequest, refusedNode } from "../input/answers.ts";
@@ -32,13 +32,13 @@ import { selectKnownNodes } from "../input/node-selector.ts";
 import type { SelectedWork, WorkSelector } from "../input/work-selector.ts";
 import { operationEnded, unknownOperation } from "../input/work-selector.ts";
 import { isUuid } from "../../runtime/uuid.ts";
-import { idsOf, nodeIdsOf } from "../input/ids.ts";
+import { idsOf } from "../input/ids.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { finishWhenDone } from "../scheduling/finish-run.ts";
 import { ENGINE } from "../scheduling/start-runs.ts";
 import { endedByStop } from "../scheduling/waiting-runs.ts";
 import type { Caller, Transaction } from "../transaction.ts";
-import { endedEntry, endingAlready, entryOf, finalState, readForecastRuns } from "./forecast.ts";
+import { endedEntry, endingAlready, entryOf, readForecastRuns } from "./forecast.ts";
 import { interruptSelected } from "./interrupt-runs.ts";
 import type { Interruption, Target } from "./interrupt-runs.ts";
 import { interruptLockedRuns, interruptWholeOperations } from "./record-interrupt.ts";
@@ -135,7 +135,7 @@ async function forecastRuns(reader: Reader, all: readonly RunRow[], isTaken: boo
   const open = await readForecastRuns(reader, unfinished);
   return all.map((run) => {
     const found = open.get(run.id);
-    if (!found) return endedEntry(stoppedNode(run), finalState(run));
+    if (!found) return endedEntry(stoppedNode(run), run);
     const stops = isTaken && takesStopOfOperation(run);
     return entryOf(stoppedNode(run), found, stops ? stopForecast(found.facts) : endingAlready(found));
   });
@@ -180,8 +180,8 @@ function nodesStop(context: EngineContext, stop: Stop): Interruption<NodeAnswer>
   const { caller, recorded, seconds } = stop;
   return {
     caller,
-    lock: lockUnfinishedOrNewest,
-    read: async (reader, nodeIds) => withNewest(reader, nodeIds, await unfinishedRuns(reader, nodeIds)),
+    lock: lockUnfinishedRuns,
+    reportsEnds: true,
     decide: async (_reader, targets) => targets.map(decideStop),
     forecast: (_reader, accepted) =>
       accepted.map(({ run, found }) => (run.interrupt === null ? stopForecast(found.facts) : endingAlready(found))),
@@ -199,27 +199,6 @@ function nodesStop(context: EngineContext, stop: Stop): Interruption<NodeAnswer>
       return stopped.length > 0 ? stopped : accepted;
     },
   };
-}
-
-/**
- * Unfinished runs, locked, and for the other nodes the newest run: a stop that comes after the end reports that end.
- */
-async function lockUnfinishedOrNewest(tx: Tx, nodeIds: readonly string[]): Promise<RunRow[]> {
-  return withNewest(tx, nodeIds, await lockUnfinishedRuns(tx, nodeIds));
-}
-
-async function withNewest(
-  reader: Reader,
-  nodeIds: readonly string[],
-  unfinished: readonly RunRow[],
-): Promise<RunRow[]> {
-  const busy = new Set(nodeIdsOf(unfinished));
-  const newest = await newestWork(
-    reader,
-    nodeIds.filter((nodeId) => !busy.has(nodeId)),
-    null,
-  );
-  return [...unfinished, ...newest];
 }
 
 /** Whether a stop of one node's work is accepted. `run`: its unfinished run, or else the newest one. */

@@ -8,12 +8,11 @@ import { updateRuns } from "../../store/runs/runs.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
 import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
-import { acceptedNode, refusedNode } from "../input/answers.ts";
 import type { SubmitAnswer } from "../input/answers.ts";
 import { reasonFlaws } from "../input/size-limits.ts";
 import type { InterruptRequest } from "../input/interrupt-request.ts";
 import type { Caller, Transaction } from "../transaction.ts";
-import { interruptWork } from "./interrupt-runs.ts";
+import { answerOf, interruptWork } from "./interrupt-runs.ts";
 import type { Target } from "./interrupt-runs.ts";
 import { moveNodesOf } from "./record-interrupt.ts";
 import type { InterruptCause } from "./record-interrupt.ts";
@@ -23,12 +22,7 @@ export async function unhold(context: EngineContext, caller: Caller, request: In
   return interruptWork(context, request, reasonFlaws(request.reason), {
     caller,
     lock: lockBegunRuns,
-    decide: async (_reader, targets) =>
-      targets.map((target) => {
-        const { ref, nodeId, run } = target;
-        const [runId, refusal] = [run?.id ?? null, refusalOfRelease(target)];
-        return refusal ? refusedNode(ref, nodeId, runId, refusal) : acceptedNode(ref, nodeId, runId);
-      }),
+    decide: async (_reader, targets) => targets.map((target) => answerOf(target, refusalOfRelease(target))),
     forecast: (_reader, accepted) => accepted.map(({ found }) => continues(found.facts)),
     async carryOut(transaction, accepted) {
       const runs = accepted.map(({ run }) => run);

@@ -24,7 +24,6 @@ import { lockBegunRuns } from "../../store/runs/run-locks.ts";
 import { updateRuns } from "../../store/runs/runs.ts";
 import { idsOf } from "../input/ids.ts";
 import type { EngineContext } from "../context.ts";
-import { acceptedNode, refusedNode } from "../input/answers.ts";
 import type { NodeAnswer, SubmitAnswer } from "../input/answers.ts";
 import { reasonFlaws } from "../input/size-limits.ts";
 import type { InterruptRequest } from "../input/interrupt-request.ts";
@@ -32,7 +31,7 @@ import { stepLabel } from "../plans/plan.ts";
 import { ENGINE_STOP } from "../scheduling/start-runs.ts";
 import { interruptOf } from "../scheduling/waiting-runs.ts";
 import type { Caller, Transaction } from "../transaction.ts";
-import { interruptWork } from "./interrupt-runs.ts";
+import { answerOf, interruptWork } from "./interrupt-runs.ts";
 import type { Accepted, Foreseen, Target } from "./interrupt-runs.ts";
 import { moveNodesOf } from "./record-interrupt.ts";
 import { stepUnderWay, stepsOfRuns } from "./step-under-way.ts";
@@ -61,12 +60,9 @@ async function decideWithdrawals(reader: Reader, targets: readonly Target[]): Pr
     reader,
     targets.flatMap(({ run }) => run ?? []),
   );
-  return targets.map(({ ref, nodeId, run }): Withdrawal => {
-    const { step, attempt } = steps.get(run?.id ?? "") ?? {};
-    const refusal = refusalOfWithdrawal({ ref, nodeId, run }, step, attempt);
-    const runId = run?.id ?? null;
-    const answer = refusal ? refusedNode(ref, nodeId, runId, refusal) : acceptedNode(ref, nodeId, runId);
-    return { ...answer, step: stepLabel(step) };
+  return targets.map((target): Withdrawal => {
+    const { step, attempt } = steps.get(target.run?.id ?? "") ?? {};
+    return { ...answerOf(target, refusalOfWithdrawal(target, step, attempt)), step: stepLabel(step) };
   });
 }
 
