@@ -145,18 +145,14 @@ export class AgentContacts {
 
   async #refuseStranger(view: AgentSessionView, address: string | null): Promise<"STRANGER"> {
     const { session, run } = view;
-    const count = await this.#parts.transact(async ({ tx }) => {
-      const strangers = await countStranger(tx, session.id);
+    await this.#parts.transact(async (transaction) => {
+      const strangers = await countStranger(transaction.tx, session.id);
+      if (strangers > STRANGERS_RECORDED) return;
       const rejected = { id: randomUUID(), runId: run.id, kind: "STRANGER", step: null } as const;
-      if (strangers <= STRANGERS_RECORDED) await recordRejectedCallback(tx, rejected, REJECTED_MAX);
-      return strangers;
+      await recordRejectedCallback(transaction.tx, rejected, REJECTED_MAX);
+      const what = "was contacted with its secret by a second agent, which is refused";
+      transaction.afterCommit(() => this.#warn(view, { address, strangers }, what));
     });
-    if (count <= STRANGERS_RECORDED)
-      this.#warn(
-        view,
-        { address, strangers: count },
-        "was contacted with its secret by a second agent, which is refused",
-      );
     return "STRANGER";
   }
 

@@ -49,20 +49,6 @@ function macOf(key: CallbackKey, generation: number): string {
   return createHmac("sha256", key).update(String(generation)).digest("base64url");
 }
 
-interface RejectedCallback {
-  readonly run: RunRow;
-  readonly kind: Rejection;
-  readonly step: string | null;
-  /** Rejected callbacks of the run, this one included. */
-  readonly count: number;
-}
-
-interface Received {
-  readonly answer: CallbackAnswer;
-  /** Null or absent if nothing was recorded. */
-  readonly rejected?: RejectedCallback | null;
-}
-
 export async function receiveCallback(
   { reader, transact, log, keyring }: CallbackParts,
   token: string,
@@ -78,18 +64,14 @@ export async function receiveCallback(
   const key = keyring.callbackKey(seen);
   if (!isForOpenStep(seen, key, given) && (await countRejectedCallbacks(reader, runId)) >= REJECTED_MAX)
     return rejectionOf(seen, key, given);
-  const { answer, rejected } = await transact(async (transaction): Promise<Received> => {
-    const { tx } = transaction;
-    const run = await lockRun(tx, runId);
-    if (!run) return { answer: "UNKNOWN" };
-    if (!isForOpenStep(run, key, given) || !(await deliverCallback(transaction, run, body))) {
-      const kind = rejectionOf(run, key, given);
-      return { answer: kind, rejected: await recordRejected(transaction, run, kind) };
-    }
-    return { answer: "TAKEN" };
+  return transact(async (transaction) => {
+    const run = await lockRun(transaction.tx, runId);
+    if (!run) return "UNKNOWN";
+    if (isForOpenStep(run, key, given) && (await deliverCallback(transaction, run, body))) return "TAKEN";
+    const kind = rejectionOf(run, key, given);
+    await recordRejected(transaction, log, run, kind);
+    return kind;
   });
-  if (rejected) logRejected(log, rejected);
-  return answer;
 }
 
 /**
@@ -118,19 +100,16 @@ const MEANING: Readonly<Record<Rejection, string>> = {
   FORGED: "its token was never issued",
 };
 
-function logRejected(log: Log, { run, kind, step, count }: RejectedCallback): void {
+/** Does nothing if the run has `REJECTED_MAX` records already. */
+async function recordRejected(transaction: Transaction, log: Log, run: RunRow, kind: Rejection): Promise<void> {
+  const { tx } = transaction;
+  const { id: runId, operationId, nodeName: node, planHash, position } = run;
+  const step = stepLabel((await plansByHashes(tx, [planHash])).get(planHash)?.steps[position]);
+  const count = await recordRejectedCallback(tx, { id: randomUUID(), runId, kind, step }, REJECTED_MAX);
+  if (count === null) return;
   const rest = count < REJECTED_MAX ? "" : `; the run has ${REJECTED_MAX} of them, and further ones are not recorded`;
-  log.warn(
-    { node: run.nodeName, runId: run.id, operationId: run.operationId, step, kind },
-    `a callback to node ${run.nodeName} was rejected: ${MEANING[kind]}${rest}`,
-  );
-}
-
-/** Returns null if the run has `REJECTED_MAX` records already. */
-async function recordRejected({ tx }: Transaction, run: RunRow, kind: Rejection): Promise<RejectedCallback | null> {
-  const step = stepLabel((await plansByHashes(tx, [run.planHash])).get(run.planHash)?.steps[run.position]);
-  const count = await recordRejectedCallback(tx, { id: randomUUID(), runId: run.id, kind, step }, REJECTED_MAX);
-  return count === null ? null : { run, kind, step, count };
+  const message = `a callback to node ${node} was rejected: ${MEANING[kind]}${rest}`;
+  transaction.afterCommit(() => log.warn({ node, runId, operationId, step, kind }, message));
 }
 
 function rejectionOf(run: RunRow, key: CallbackKey, given: string): Rejection {

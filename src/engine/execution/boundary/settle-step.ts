@@ -13,13 +13,14 @@ import { attemptsOf, latestAttempt } from "../../../store/runs/attempts.ts";
 import { lockNodes } from "../../../store/nodes/nodes.ts";
 import type { Failure, JsonObject, PlannedStep, StoredJson } from "../../../store/records.ts";
 import type { RunRow } from "../../../store/runs/runs.ts";
+import { sentence } from "../../../runtime/text.ts";
 import { fitOf } from "../../images/machine-facts.ts";
-import { installStepOf, nextPosition } from "../../plans/plan.ts";
+import { installStepOf, nextPosition, stepLabel } from "../../plans/plan.ts";
 import { isReservedWait, isVerification } from "../../plans/reserved-steps.ts";
 import type { AbortedMachine } from "../call/abort-machine.ts";
 import { enterAgain, parked, passBoundary } from "./boundary.ts";
 import { installedSystem } from "./deployment-inputs.ts";
-import { RELEASE, changeNode, describeFault, leaveLeg, moveNode, notePower, toFailure } from "../claim/claimed-run.ts";
+import { RELEASE, changeNode, leaveLeg, moveNode, notePower, toFailure } from "../claim/claimed-run.ts";
 import type { AbortMachine, EnterStep, RunContext, RunDirective, StepContext } from "../claim/claimed-run.ts";
 import type { Fault } from "../call/driver-result.ts";
 import { beginAbort, endAborted, failRun } from "./end-run.ts";
@@ -209,7 +210,8 @@ function parkAway({ ledger, claimed, step, attempt }: StepContext, failure: Fail
 /** Parks the run until the step's next attempt, or gives the step up. `ignoredSignal`: it may still be running. */
 export function failStep(context: StepContext, fault: Fault, ignoredSignal = false): RunDirective {
   const { ledger, claimed, step, attempt, interrupt } = context;
-  const failure = toFailure(claimed, step, fault, describeFault(claimed, step, fault.reason));
+  const message = `Node ${claimed.node.name}: ${stepLabel(step)} failed: ${sentence(fault.reason)}`;
+  const failure = toFailure(claimed, step, fault, message);
   if (interrupt === "ABORT") {
     ledger.changeAttempt(attempt, { part: "ABORT", failure });
     return beginAbort(claimed, { ...attempt, failure }, { ignoredSignal });

@@ -33,11 +33,13 @@ import type { SeenPower } from "./power-call.ts";
  * node names several drivers. `heldMs`: for how long the entry waited before its driver was called, which is not time
  * of the step.
  */
-export type StepOutcome = {
+export type StepOutcome = StepEnd & {
   readonly powerState: PowerState | null;
   readonly tries?: readonly DriverTry[];
   readonly heldMs?: number;
-} & (
+};
+
+type StepEnd =
   | {
       readonly kind: "done";
       /** Secret members are masked. */
@@ -50,8 +52,7 @@ export type StepOutcome = {
   | { readonly kind: "wait"; readonly seconds: number; readonly onCallback: boolean; readonly memo: StoredJson }
   | ({ readonly kind: "failed"; readonly ignoredSignal: boolean } & Fault)
   /** `ignoredSignal`: it did not end in time, and may still be running. */
-  | { readonly kind: "aborted"; readonly ignoredSignal: boolean }
-);
+  | { readonly kind: "aborted"; readonly ignoredSignal: boolean };
 
 /**
  * The driver's process ended itself because this one was paused for longer than a lease lasts. The outcome is unknown,
@@ -74,9 +75,10 @@ export async function performStep(request: StepRequest): Promise<StepOutcome | S
   const { machine, step, part, about, deadline } = request;
   const tries: DriverTry[] = [];
   const run = async () => {
-    const outcome = await runStep({ ...request, tries });
+    const seen: SeenPower = { state: null };
+    const outcome = await runStep({ ...request, tries }, seen);
     const heldMs = deadline instanceof Deadline ? deadline.heldMs : 0;
-    return outcome.kind === "lost" ? outcome : { ...outcome, tries, heldMs };
+    return outcome.kind === "lost" ? outcome : { ...outcome, powerState: seen.state, tries, heldMs };
   };
   if (!about || !machine.observer) return run();
   const name = `${step.interface}.${step.name}`;
@@ -84,25 +86,20 @@ export async function performStep(request: StepRequest): Promise<StepOutcome | S
   return machine.observer.step(observed, run);
 }
 
-async function runStep(request: StepRequest): Promise<StepOutcome | StepLost> {
+async function runStep(request: StepRequest, seen: SeenPower): Promise<StepEnd | StepLost> {
   const { step, cancel, abandon, graceMs, deadline } = request;
-  const seen: SeenPower = { state: null };
   const end = new AbortController();
   const signal = AbortSignal.any([cancel, end.signal]);
   const call = callStep(request, signal, seen);
   const timers: NodeJS.Timeout[] = [];
   /** The outcome of a call whose signal has fired: when it has ended, or its grace period is over. */
-  const ending = (outcome: (ignoredSignal: boolean) => StepOutcome) =>
-    new Promise<StepOutcome>((resolve) => {
+  const ending = (outcome: (ignoredSignal: boolean) => StepEnd) =>
+    new Promise<StepEnd>((resolve) => {
       void call.then(() => resolve(outcome(false)));
       timers.push(setTimeout(() => resolve(outcome(true)), graceMs));
     });
-  const aborted = (ignoredSignal: boolean): StepOutcome => ({
-    kind: "aborted",
-    ignoredSignal,
-    powerState: seen.state,
-  });
-  const overdue = Promise.withResolvers<StepOutcome>();
+  const aborted = (ignoredSignal: boolean): StepEnd => ({ kind: "aborted", ignoredSignal });
+  const overdue = Promise.withResolvers<StepEnd>();
   const stopClock = whenOver(deadline, () => {
     end.abort(new CallTimeoutError("The step's time is over."));
     const reason = `${step.interface}.${step.name} did not end within ${step.timeoutSeconds} s`;
@@ -113,7 +110,6 @@ async function runStep(request: StepRequest): Promise<StepOutcome | StepLost> {
         reason: ignoredSignal ? `${reason} and may still be running` : reason,
         retryable: true,
         ignoredSignal,
-        powerState: seen.state,
       })),
     );
   });
@@ -140,19 +136,19 @@ function whenAborted(signal: AbortSignal): Promise<void> {
 }
 
 /** Calls the step. Never rejects: an error of the driver is an outcome. */
-async function callStep(request: StepRequest, signal: AbortSignal, seen: SeenPower): Promise<StepOutcome | StepLost> {
+async function callStep(request: StepRequest, signal: AbortSignal, seen: SeenPower): Promise<StepEnd | StepLost> {
   const { redactor } = request.machine;
   try {
     const result = acceptResult(await enterStep(request, signal, seen), redactor);
-    if (result.kind === "failed") return { ...result, ignoredSignal: false, powerState: seen.state };
-    if (result.kind === "wait") return { ...result, powerState: seen.state };
+    if (result.kind === "failed") return { ...result, ignoredSignal: false };
+    if (result.kind === "wait") return result;
     const toVerify = request.part === "RUN" && declaredStep(request)?.step.verify !== undefined;
-    return { ...withGiven(request, result.output), kind: "done", toVerify, powerState: seen.state };
+    return { ...withGiven(request, result.output), kind: "done", toVerify };
   } catch (error) {
     if (error instanceof HeartbeatLostError) return { kind: "lost", reason: error.message };
     if (error instanceof CrowdedError) {
       request.stepLog.line(error.message);
-      return askAgain(request, CROWDED_SECONDS, seen);
+      return askAgain(request, CROWDED_SECONDS);
     }
     if (error instanceof StaleRevisionError)
       return {
@@ -161,18 +157,17 @@ async function callStep(request: StepRequest, signal: AbortSignal, seen: SeenPow
         reason: error.message,
         retryable: false,
         ignoredSignal: false,
-        powerState: seen.state,
         ...(isFirstEntry(request) && { atRest: true }),
       };
     // The machine may still be at it, and could not be asked.
     const isPoll = !isFirstEntry(request) && request.callback === null;
     if (isPoll && mustNotBeCut(request.step) && isDriverError(error) && error.retryable) {
       request.stepLog.line(storableReason(error.message, redactor));
-      return askAgain(request, ASK_AGAIN_SECONDS, seen);
+      return askAgain(request, ASK_AGAIN_SECONDS);
     }
     const atRest = isFirstEntry(request) && isWithoutEffect(error);
     const fault = { ...faultOf(error, redactor), ...(atRest && { atRest }) };
-    return { kind: "failed", ...fault, ignoredSignal: false, powerState: seen.state };
+    return { kind: "failed", ...fault, ignoredSignal: false };
   }
 }
 
@@ -192,8 +187,8 @@ function withGiven(
 /** Delay before a machine is asked again that must not be cut and could not be asked. */
 const ASK_AGAIN_SECONDS = 10;
 
-function askAgain({ memo }: StepRequest, seconds: number, { state }: SeenPower): StepOutcome {
-  return { kind: "wait", seconds, onCallback: false, memo, powerState: state };
+function askAgain({ memo }: StepRequest, seconds: number): StepEnd {
+  return { kind: "wait", seconds, onCallback: false, memo };
 }
 
 /** The engine's own steps run here, the others in their driver. */

@@ -58,7 +58,7 @@ import { parkAgain } from "../boundary/settle-power.ts";
 import { UNKNOWN_CONDITION } from "../../scheduling/abort-outcome.ts";
 import { interruptOf } from "../../scheduling/waiting-runs.ts";
 import { secretTexts } from "../../input/variables.ts";
-import { isLacking, secretOutputs, takenOutputs } from "./taken-outputs.ts";
+import { secretOutputs, takenOutputs } from "./taken-outputs.ts";
 import type { Transaction } from "../../transaction.ts";
 
 export interface ClaimParts extends RunEnvironment {
@@ -85,8 +85,10 @@ interface ClaimSecrets {
   readonly variables: OpenVariables;
   /** Secret texts among the outputs of the node's own steps. */
   readonly ownOutputs: readonly string[];
-  /** The variables as they are stored from now on, if outputs of other nodes were filled in; or why they cannot be. */
-  readonly filledIn: JsonObject | { readonly lacks: string } | null;
+  /** The variables as they are stored from now on, if outputs of other nodes were filled in. */
+  readonly filledIn: JsonObject | null;
+  /** The output that no node has; null if none is missing. */
+  readonly lacks: string | null;
   readonly callbackKey: CallbackKey;
 }
 
@@ -138,6 +140,7 @@ export function createClaimReader(parts: VariablesParts): ReadClaims {
         variables: orThrow(variablesOf(run.id)),
         ownOutputs: outputsOf(run.nodeId),
         filledIn: null,
+        lacks: null,
         ...taken.get(run.id),
         callbackKey: keyring.callbackKey(run),
       }));
@@ -179,6 +182,7 @@ const NOTHING_READ: Omit<ClaimSecrets, "ofNode"> = {
   variables: NO_VARIABLES,
   ownOutputs: [],
   filledIn: null,
+  lacks: null,
   callbackKey: "",
 };
 
@@ -226,11 +230,11 @@ export async function claimRun(
   const place = { node, leg: run.leg, position: run.position };
   const claimed: ClaimedRun = { run, fence, plan, machine, ...place, ...known, variables, secretNames };
   const context = openContext(parts, ledger, claimed);
-  if (known.filledIn && isLacking(known.filledIn))
+  if (known.lacks !== null)
     return failRun(context, null, {
       code: "GROUP_REQUIRED",
-      reason: known.filledIn.lacks,
-      message: `Node ${node.name}: ${known.filledIn.lacks}`,
+      reason: known.lacks,
+      message: `Node ${node.name}: ${known.lacks}`,
       retryable: true,
     });
   if (known.filledIn) ledger.changeRun({ variables: known.filledIn });

@@ -30,7 +30,6 @@ import { interruptOf } from "../../scheduling/waiting-runs.ts";
 import type { Fault } from "../call/driver-result.ts";
 import { faultEnd, reached } from "../../../store/nodes/node-faults.ts";
 import type { Ledger } from "../commit/ledger.ts";
-import { sentence } from "../../../runtime/text.ts";
 import type { Machine } from "../call/machine.ts";
 import { newFailure } from "../../input/failures.ts";
 
@@ -279,10 +278,6 @@ export function notePower(context: RunContext, power: PowerState): void {
   const isSame = wantedPower === node.wantedPower && powerProblem === node.powerProblem;
   if (isSame && Object.keys({ ...seen, ...answered }).length === 0) return;
   changeNode(context, { ...seen, ...answered, wantedPower, powerProblem });
-}
-
-export function describeFault({ node }: ClaimedRun, step: PlannedStep, reason: string): string {
-  return `Node ${node.name}: ${stepLabel(step)} failed: ${sentence(reason)}`;
 }
 
 /** The failure of a step, or before one. `message`: the reason for people who do not see its node and step. */

@@ -12,18 +12,11 @@ import { secretTexts } from "../../input/variables.ts";
 import { referencesIn } from "../../input/output-references.ts";
 import type { OutputReference } from "../../input/output-references.ts";
 
-/** A variable that no node has. */
-interface Lacking {
-  readonly lacks: string;
-}
-
 interface FilledIn {
   readonly variables: OpenVariables;
-  readonly filledIn: JsonObject | Lacking;
-}
-
-export function isLacking(filledIn: JsonObject | Lacking): filledIn is Lacking {
-  return typeof filledIn["lacks"] === "string" && Object.keys(filledIn).length === 1;
+  /** The variables as they are stored from now on; or why they cannot be filled in. */
+  readonly filledIn: JsonObject | null;
+  readonly lacks: string | null;
 }
 
 /** The secret texts among the outputs of each node, to be masked; none for a node whose outputs cannot be decrypted. */
@@ -89,16 +82,13 @@ async function fillIn(
     if (outputs === undefined || outputs instanceof SecretError)
       return {
         variables,
-        filledIn: {
-          lacks: `its variable ${name} is the output ${output} of host group ${fromGroup}, which ${outputs ? "cannot be decrypted" : "no ACTIVE node of the group has"}. Deploy a node that has it again, then restart`,
-        },
+        filledIn: null,
+        lacks: `its variable ${name} is the output ${output} of host group ${fromGroup}, which ${outputs ? "cannot be decrypted" : "no ACTIVE node of the group has"}. Deploy a node that has it again, then restart`,
       };
     values[name] = outputs[output] ?? null;
     if (namesOfSecrets(giver?.outputs ?? {}, parts.registry.secretVariables).has(output)) secretNames.add(name);
   }
   const open = { values, secretNames };
-  return {
-    variables: open,
-    filledIn: (await variablesEncryption(tx, parts.keyring, SECRETS.runVariables, [open]))(id, open),
-  };
+  const encrypt = await variablesEncryption(tx, parts.keyring, SECRETS.runVariables, [open]);
+  return { variables: open, filledIn: encrypt(id, open), lacks: null };
 }

@@ -65,8 +65,7 @@ const GROUP_SIZE_MAX = 64;
 export class GroupCommit<Reads> {
   readonly #parts: GroupCommitParts<Reads>;
   readonly #batches: Batches<Entry<Reads>>;
-  readonly #waitingForOwn: Entry<Reads>[] = [];
-  #own = 0;
+  readonly #alone: Batches<Entry<Reads>>;
 
   constructor(parts: GroupCommitParts<Reads>) {
     this.#parts = parts;
@@ -76,6 +75,12 @@ export class GroupCommit<Reads> {
       concurrency: GROUPS_MAX,
       keyOf: ({ runId }) => runId,
       work: (group) => this.#commitGroup(group),
+    });
+    this.#alone = new Batches({
+      sizeMax: 1,
+      slowMs: 0,
+      concurrency: OWN_MAX,
+      work: async ([entry]) => entry && this.#commitAlone(entry),
     });
   }
 
@@ -97,11 +102,11 @@ export class GroupCommit<Reads> {
         if (result instanceof FencedError) entry.reject(result);
         else entry.resolve(result);
       }
-      for (const entry of postponed) this.#postpone(entry);
+      for (const entry of postponed) this.#alone.add(entry);
     } catch (error) {
       for (const entry of group) {
         if (isDatabaseUnavailable(error) && sqlState(error) !== IDLE_IN_TRANSACTION) entry.reject(error);
-        else this.#postpone(entry);
+        else this.#alone.add(entry);
       }
     }
   }
@@ -132,23 +137,6 @@ export class GroupCommit<Reads> {
     }
     await storeLedgers(transaction, this.#parts, ledgers);
     return { results, postponed };
-  }
-
-  #postpone(entry: Entry<Reads>): void {
-    this.#waitingForOwn.push(entry);
-    this.#commitPostponed();
-  }
-
-  #commitPostponed(): void {
-    while (this.#own < OWN_MAX) {
-      const entry = this.#waitingForOwn.shift();
-      if (!entry) return;
-      this.#own += 1;
-      void this.#commitAlone(entry).finally(() => {
-        this.#own -= 1;
-        this.#commitPostponed();
-      });
-    }
   }
 
   async #commitAlone(entry: Entry<Reads>): Promise<void> {

@@ -32,18 +32,19 @@ type NewInventory = Parameters<typeof insertInventories>[1][number];
 
 type AttemptKey = Pick<AttemptRow, "runId" | "step" | "number">;
 
-interface Notes {
-  run: ClaimedRunChange | null;
-  readonly begun: AttemptRow[];
-  readonly attempts: Map<string, AttemptKey & { change: ClaimedAttemptChange }>;
-  readonly hops: Hop[];
-  readonly inventories: NewInventory[];
-  inputs: Omit<NewInputs, "nodeId"> | null;
-  readonly lines: StepLogRow[];
-  wakesIfStopped: boolean;
-  end: { readonly state: FinalRunState; readonly failure: Failure | null } | null;
-  readonly afterwards: (() => Promise<void>)[];
-  readonly afterCommit: (() => void)[];
+/** The changes that a ledger stores. */
+class Notes {
+  run: ClaimedRunChange | null = null;
+  readonly begun: AttemptRow[] = [];
+  readonly attempts = new Map<string, AttemptKey & { change: ClaimedAttemptChange }>();
+  readonly hops: Hop[] = [];
+  readonly inventories: NewInventory[] = [];
+  inputs: Omit<NewInputs, "nodeId"> | null = null;
+  readonly lines: StepLogRow[] = [];
+  wakesIfStopped = false;
+  end: { readonly state: FinalRunState; readonly failure: Failure | null } | null = null;
+  readonly afterwards: (() => Promise<void>)[] = [];
+  readonly afterCommit: (() => void)[] = [];
 }
 
 /** Thrown to run the change again in a transaction of its own. */
@@ -60,19 +61,7 @@ export class Ledger {
   /** True if no other run shares the transaction: only then may a change take long or lock other runs. */
   readonly hasOwnTransaction: boolean;
   /** For `storeLedgers`. */
-  readonly notes: Notes = {
-    run: null,
-    begun: [],
-    attempts: new Map(),
-    hops: [],
-    inventories: [],
-    inputs: null,
-    lines: [],
-    wakesIfStopped: false,
-    end: null,
-    afterwards: [],
-    afterCommit: [],
-  };
+  readonly notes = new Notes();
 
   constructor(transaction: Transaction, run: LockedRun, hasOwnTransaction: boolean) {
     this.transaction = transaction;
