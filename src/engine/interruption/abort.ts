@@ -53,10 +53,8 @@ function replacesInterrupt(run: RunRow, mode: AbortMode): boolean {
 }
 
 async function decideAborts(reader: Reader, targets: readonly Target[], mode: AbortMode): Promise<AbortAnswer[]> {
-  const steps = await stepsOfRuns(
-    reader,
-    targets.flatMap(({ run }) => run ?? []),
-  );
+  const runs = targets.map(({ run }) => run);
+  const steps = await stepsOfRuns(reader, runs);
   return targets.map((target) => {
     const { step, attempt } = steps.get(target.run?.id ?? "") ?? {};
     return decideAbort(target, stepUnderWay(step, attempt), mode);

@@ -32,7 +32,11 @@ interface StepOfRun {
 }
 
 /** The steps that runs are at, by run. */
-export async function stepsOfRuns(reader: Reader, runs: readonly RunRow[]): Promise<ReadonlyMap<string, StepOfRun>> {
+export async function stepsOfRuns(
+  reader: Reader,
+  some: readonly (RunRow | undefined)[],
+): Promise<ReadonlyMap<string, StepOfRun>> {
+  const runs = some.flatMap((run) => run ?? []);
   const plans = await plansByHashes(reader, [...new Set(runs.map(({ planHash }) => planHash))]);
   const attempts = await attemptsUnderWay(reader, idsOf(runs));
   return new Map(

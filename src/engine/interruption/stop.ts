@@ -145,7 +145,9 @@ async function forecastRuns(reader: Reader, all: readonly RunRow[], isTaken: boo
 async function takesStop(reader: Reader, operation: OperationRow): Promise<boolean> {
   if (isFinalOperation(operation.state) || isStopOfUser(operation)) return false;
   if (operation.interrupt === null) return true;
-  return isStopOfPolicy(operation) && (await runsOfOperation(reader, operation.id, "CLEAN_UP")).length === 0;
+  // The failure policy stops the other runs before it cleans up. A stop that a user requests before the clean-up begins
+  // replaces that one, so that everything stays as it is.
+  return operation.interrupt === "STOP" && (await runsOfOperation(reader, operation.id, "CLEAN_UP")).length === 0;
 }
 
 function takesStopOfOperation({ interrupt, purpose }: RunRow): boolean {
@@ -158,22 +160,15 @@ function isStopOfUser({ interrupt, interruptBy }: OperationRow): boolean {
 
 /** Whether a user's stop has stopped the operation: repeated, it returns the operation once more. */
 function wasStopped(operation: OperationRow): boolean {
-  const { state } = operation;
-  return state === "STOPPED" || isStopOfUser(operation);
+  return operation.state === "STOPPED" || isStopOfUser(operation);
 }
 
 async function refuseEnded(reader: Reader, { id, state }: OperationRow): Promise<SubmitAnswer> {
   const runs = await runsOfOperation(reader, id, "WORK");
-  const results = runs.map((run) => refusedNode(run.nodeName, run.nodeId, null, nothingToStop(run.nodeName, run)));
+  const results = runs.map((run) =>
+    refusedNode(run.nodeName, run.nodeId, null, nothingToStop(run.nodeName, run.nodeId, run)),
+  );
   return { ...refuseRequest(operationEnded(id, state)), results };
-}
-
-/**
- * Whether the stop of an operation is the failure policy's, which stops the other runs before it cleans up. A stop that
- * a user requests before the clean-up begins replaces it, so that everything stays as it is.
- */
-function isStopOfPolicy({ interrupt, interruptBy }: OperationRow): boolean {
-  return interrupt === "STOP" && interruptBy === ENGINE;
 }
 
 function nodesStop(context: EngineContext, stop: Stop): Interruption<NodeAnswer> {
@@ -205,7 +200,7 @@ function nodesStop(context: EngineContext, stop: Stop): Interruption<NodeAnswer>
 export function decideStop({ ref, nodeId, run }: Target): NodeAnswer {
   // A repeated stop of a run that is stopped already succeeds.
   if (!run || (run.finishedAt !== null && run.state !== "STOPPED"))
-    return refusedNode(ref, nodeId, null, nothingToStop(ref, run ?? { nodeId }));
+    return refusedNode(ref, nodeId, null, nothingToStop(ref, nodeId, run));
   if (run.finishedAt === null && run.purpose !== "WORK")
     return refusedNode(ref, nodeId, run.id, {
       code: "NOTHING_RUNNING",
@@ -217,17 +212,12 @@ export function decideStop({ ref, nodeId, run }: Target): NodeAnswer {
 }
 
 /** The refusal of a node without unfinished work. `ended`: the newest run on it, if there is one. */
-function nothingToStop(ref: string, ended: RunRow | { readonly nodeId: string }): Refusal {
-  const { nodeId } = ended;
-  if (!("id" in ended))
-    return { code: "NOTHING_RUNNING", message: `Nothing is running on node ${ref} that could be stopped.`, nodeId };
-  const { operationId, state } = ended;
-  return {
-    code: "NOTHING_RUNNING",
-    message: `Nothing is running on node ${ref}: its work in operation ${operationId} has ended (${state}).`,
-    nodeId,
-    operationId,
-  };
+function nothingToStop(ref: string, nodeId: string, ended: RunRow | undefined): Refusal {
+  const why = ended
+    ? `: its work in operation ${ended.operationId} has ended (${ended.state}).`
+    : " that could be stopped.";
+  const message = `Nothing is running on node ${ref}${why}`;
+  return { code: "NOTHING_RUNNING", message, nodeId, ...(ended && { operationId: ended.operationId }) };
 }
 
 /**

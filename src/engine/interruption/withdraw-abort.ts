@@ -56,10 +56,8 @@ export async function withdrawAbort(
 }
 
 async function decideWithdrawals(reader: Reader, targets: readonly Target[]): Promise<Withdrawal[]> {
-  const steps = await stepsOfRuns(
-    reader,
-    targets.flatMap(({ run }) => run ?? []),
-  );
+  const runs = targets.map(({ run }) => run);
+  const steps = await stepsOfRuns(reader, runs);
   return targets.map((target): Withdrawal => {
     const { step, attempt } = steps.get(target.run?.id ?? "") ?? {};
     return { ...answerOf(target, refusalOfWithdrawal(target, step, attempt)), step: stepLabel(step) };

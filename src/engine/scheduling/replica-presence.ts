@@ -5,10 +5,6 @@ const EVERY_MS = 30_000;
 /** Longer than a takeover takes. */
 const UNATTENDED_SECONDS = 45;
 
-interface ReplicaPresence {
-  close(): void;
-}
-
 /** Logs once when no replica takes work, and once when one does again. */
 export function watchReplicaPresence({
   isUnattended,
@@ -21,7 +17,7 @@ export function watchReplicaPresence({
   readonly log: Log;
   readonly everyMs?: number;
   readonly seconds?: number;
-}): ReplicaPresence {
+}): { close(): void } {
   let warned = false;
   const look = async () => {
     const isAlone = await isUnattended(seconds);

@@ -30,19 +30,12 @@ import { settleMany, wakeParked } from "./finish-run.ts";
 import type { FinishParts } from "./finish-run.ts";
 import type { Transaction } from "../transaction.ts";
 
-interface SlotScheduler {
-  /** Looks soon for waiting runs that can get a slot. Calls that follow each other closely share one look. */
-  nudge(): void;
-  start(): void;
-  close(): Promise<void>;
-}
-
 const LOOK_EVERY_MS = 2_000;
 /** Every end of a run causes a nudge; those within this time share one look. */
 const DEBOUNCE_MS = 50;
 const OVERLOOKED_MAX = 100;
 
-export function createSlotScheduler(parts: EngineParts): SlotScheduler {
+export function createSlotScheduler(parts: EngineParts) {
   const { database, transact, log } = parts;
   let soon: NodeJS.Timeout | undefined;
   let looking: Promise<void> = Promise.resolve();
@@ -67,6 +60,7 @@ export function createSlotScheduler(parts: EngineParts): SlotScheduler {
       .catch((error: unknown) => log.warn({ err: error }, "slots could not be granted; trying again"));
   }
 
+  /** Looks soon for waiting runs that can get a slot. Calls that follow each other closely share one look. */
   function nudge(): void {
     if (closed) return;
     soon ??= setTimeout(() => {
@@ -77,14 +71,14 @@ export function createSlotScheduler(parts: EngineParts): SlotScheduler {
 
   return {
     nudge,
-    start() {
+    start(): void {
       poll = setInterval(() => {
         schedule(takeUpOverlooked);
         nudge();
       }, LOOK_EVERY_MS);
       nudge();
     },
-    async close() {
+    async close(): Promise<void> {
       closed = true;
       clearInterval(poll);
       clearTimeout(soon);
