@@ -11,7 +11,6 @@
 import { changeCursor } from "../store/log/changes.ts";
 import type { ChangeCursor, ChangeRow } from "../store/log/changes.ts";
 import type { LogCursor } from "../store/log/transitions.ts";
-import type { Wanted } from "./log/known-rows.ts";
 
 export type ChangeItem<Row, Field> =
   | {
@@ -81,10 +80,6 @@ export function changedObjects<Field>(changes: readonly ObjectChange<Field>[]): 
     const last = ofOne.reduce((newest, { row }) => (row.position > newest.position ? row : newest), first.row);
     return { id, first: first.row, last, changes: ofOne };
   });
-}
-
-export function wantedRows(objects: readonly ChangedObject<unknown>[]): readonly Wanted[] {
-  return objects.map(({ id, last }) => ({ id, position: last.position }));
 }
 
 /**

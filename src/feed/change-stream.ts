@@ -8,7 +8,7 @@ import { CHANGE_LOG, changeCursor } from "../store/log/changes.ts";
 import type { ChangeCursor, ChangeFilter } from "../store/log/changes.ts";
 import type { ChangeMerge } from "../store/log/merged-changes.ts";
 import type { Database } from "../store/postgres/database.ts";
-import { changedObjects, changeItems, wantedRows } from "./change-items.ts";
+import { changedObjects, changeItems } from "./change-items.ts";
 import type { ChangeItem, ObjectChange, PageRow, PageRows, View } from "./change-items.ts";
 import { createChangeWindows } from "./change-windows.ts";
 import type { KeyedPage, WindowLimits } from "./change-windows.ts";
@@ -90,7 +90,7 @@ function sourceOf<Row extends { readonly id: string }, Found extends { readonly 
   async function itemsOf(page: PageRows, moment: ReadMoment): Promise<readonly ChangeItem<Row, Field>[]> {
     const objects = changedObjects(await followed.changesOf(page.rows));
     if (objects.length === 0) return [];
-    const wanted = wantedRows(objects);
+    const wanted = objects.map(({ id, last }) => ({ id, position: last.position }));
     const [view, known] = await Promise.all([
       followed.view(wanted.map(({ id }) => id)),
       followed.known.read(wanted, moment),

@@ -22,13 +22,6 @@ export interface KeyedPage extends PageRows {
   readonly key: string;
 }
 
-interface ChangeWindows {
-  /** Whether the next page after this position continues a window. */
-  isOpenAt(position: number): boolean;
-  /** The next page; null if changes after the cursor are deleted. */
-  read(after: ChangeCursor, newest: number): Promise<KeyedPage | null>;
-}
-
 export interface WindowLimits {
   /** Number of changes up to which a reader that is behind reads them one by one. */
   readonly single: number;
@@ -56,7 +49,7 @@ export function createChangeWindows(
   reader: Reader,
   { reads, merge }: { readonly reads: ChangeFilter; readonly merge: ChangeMerge },
   limits: WindowLimits = LIMITS,
-): ChangeWindows {
+) {
   const table = logTable(reader, changeCursor, CHANGE_LOG);
   let open: Rest | null = null;
 
@@ -81,8 +74,10 @@ export function createChangeWindows(
   }
 
   return {
-    isOpenAt: (position) => restAt(position) !== null,
-    async read(after, newest) {
+    /** Whether the next page after this position continues a window. */
+    isOpenAt: (position: number) => restAt(position) !== null,
+    /** The next page; null if changes after the cursor are deleted. */
+    async read(after: ChangeCursor, newest: number): Promise<KeyedPage | null> {
       const { position } = after;
       const known = restAt(position);
       if (!known && newest - position <= limits.single) return readSingly(after, newest);

@@ -14,7 +14,7 @@ interface Position {
 interface LogReaderOptions<Row> {
   /** Up to `limit` rows after a position, oldest first, without holes. */
   readonly rowsAfter: (after: number, limit: number) => Promise<readonly Row[]>;
-  readonly onRows: (rows: readonly Row[]) => void;
+  readonly onRows?: (rows: readonly Row[]) => void;
   readonly log: Log;
 }
 
@@ -101,7 +101,7 @@ export class LogReader<Row extends Position> {
     this.#recentRows.push(...rows);
     if (this.#recentRows.length > 2 * RECENT_MAX) this.#recentRows = this.#recentRows.slice(-RECENT_MAX);
     this.#newest = newest;
-    this.#options.onRows(rows);
+    this.#options.onRows?.(rows);
     this.advanceListeners.notify();
     return rows.length === PAGE;
   }

@@ -56,7 +56,6 @@ export function createNumberedTail<Row extends { readonly position: number; read
   const reader = new LogReader<Row>(
     {
       log,
-      onRows: () => {},
       async rowsAfter(after, limit) {
         await numberAll();
         if (isIdle) {

@@ -12,7 +12,7 @@ import type { Database } from "../../store/postgres/database.ts";
 import { nodeFacts } from "../../store/nodes/node-facts.ts";
 import type { NodeFacts } from "../../store/nodes/node-facts.ts";
 import { newestCursor, transitionsAfter } from "../../store/log/transitions.ts";
-import type { LogCursor, TransitionRow } from "../../store/log/transitions.ts";
+import type { TransitionRow } from "../../store/log/transitions.ts";
 import { auditAfter, newestAudit, numberAudit } from "../../store/log/audit.ts";
 import type { AuditRow } from "../../store/log/audit.ts";
 import { createNumberedTail } from "./numbered-tail.ts";
@@ -32,8 +32,6 @@ type AuditTail = Pick<NumberedTail<AuditRow>, "live" | "recent" | "numberAll">;
 export interface Tail extends AsyncDisposable {
   /** Position of the newest transition that this process has seen. */
   readonly head: number;
-  /** Cursor of that transition. */
-  readonly newest: LogCursor;
   /** True when the tail has ended because the process shuts down. */
   readonly closed: boolean;
   /** Up to `limit` rows after a position; null if they are not in memory any more. */
@@ -108,9 +106,6 @@ export async function createTail(parts: TailParts): Promise<Tail> {
   return {
     get head() {
       return reader.newest.position;
-    },
-    get newest() {
-      return reader.newest;
     },
     get closed() {
       return reader.isClosed;
