@@ -32,7 +32,6 @@ export function keyOfAnswer({ key }: { readonly key: string }): string {
 
 /** An answer that streams wait for. */
 interface SharedAnswer {
-  readonly id: number;
   readonly question: Question<object>;
   readonly listeners: Set<() => void>;
   /** By the monotonic clock. */
@@ -40,8 +39,6 @@ interface SharedAnswer {
   update: AnswerUpdate<object> | null;
   /** The answer of the update as text. */
   text: string;
-  /** Number of updates so far. */
-  version: number;
   /** Ends the streams; a later one starts again. */
   error: unknown;
 }
@@ -58,6 +55,7 @@ class SharedAnswers {
   readonly #database: Database;
   readonly #answers = new Map<string, SharedAnswer>();
   #isRunning = false;
+  /** Number of updates so far. */
   #made = 0;
   #wake = () => {};
 
@@ -69,13 +67,11 @@ class SharedAnswers {
   join(question: Question<object>, listener: () => void): { readonly shared: SharedAnswer; leave(): void } {
     const { key } = question;
     const shared: SharedAnswer = this.#answers.get(key) ?? {
-      id: (this.#made += 1),
       question,
       listeners: new Set(),
       readAt: -Infinity,
       update: null,
       text: "",
-      version: 0,
       error: null,
     };
     this.#answers.set(key, shared);
@@ -120,8 +116,8 @@ class SharedAnswers {
       const text = JSON.stringify({ ...answer, cursor: null });
       if (shared.update && text === shared.text) return true;
       shared.text = text;
-      shared.version += 1;
-      shared.update = { ...answer, key: `${shared.id}.${shared.version}` };
+      this.#made += 1;
+      shared.update = { ...answer, key: String(this.#made) };
     } catch (error) {
       shared.error = error;
       this.#drop(shared);

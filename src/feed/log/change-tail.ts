@@ -8,24 +8,12 @@ import { operationsByIds } from "../../store/operations/operations.ts";
 import { runsByIds } from "../../store/runs/runs.ts";
 import { createKnownRows, createKnownRowsAlone, knownNodes } from "./known-rows.ts";
 import { createNumberedTail } from "./numbered-tail.ts";
-import type { NumberedTail } from "./numbered-tail.ts";
 import { createPacedHead } from "./paced-head.ts";
 import type { Head } from "./paced-head.ts";
 import { createSharedPages } from "./shared-pages.ts";
-import type { SharedPages } from "./shared-pages.ts";
 
-export interface ChangeTail extends Pick<NumberedTail<ChangeRow>, "recent"> {
-  /** The newest change that this process has seen; behind while there is no stream. */
-  readonly live: Head;
-  /** The newest change for streams whose items sum up many. */
-  readonly paced: Head;
-  /** The same for those whose items read a whole cluster. */
-  readonly slow: Head;
-  /** Objects as streams read them, shared. */
-  readonly known: ReturnType<typeof knownObjects>;
-  /** Items of pages, shared by streams with equal requests. */
-  readonly pages: SharedPages;
-}
+/** With the members of the tail of any log that is numbered (numbered-tail.ts). */
+export type ChangeTail = ReturnType<typeof createChangeTail>;
 
 /** Counts of an operation are read for each of its items. */
 const PACE_MS = 200;
@@ -41,24 +29,24 @@ function knownObjects(reader: Reader) {
   };
 }
 
-export function createChangeTail({
-  database: { reader },
-  log,
-}: {
-  readonly database: Database;
-  readonly log: Log;
-}): ChangeTail & NumberedTail<ChangeRow> {
+export function createChangeTail({ database: { reader }, log }: { readonly database: Database; readonly log: Log }) {
   const numbered = createNumberedTail<ChangeRow>({
     number: (limit) => numberChanges(reader, limit),
     newest: () => newestChange(reader),
     rowsAfter: (after, limit) => changesAfter(reader, { after, limit }),
     log,
   });
+  const live: Head = numbered.live;
   return {
     ...numbered,
+    live,
+    /** The newest change for streams whose items sum up many. */
     paced: createPacedHead(numbered.live, PACE_MS),
+    /** The same for those whose items read a whole cluster. */
     slow: createPacedHead(numbered.live, SLOW_PACE_MS),
+    /** Objects as streams read them, shared. */
     known: knownObjects(reader),
+    /** Items of pages, shared by streams with equal requests. */
     pages: createSharedPages(),
   };
 }

@@ -11,22 +11,6 @@ import type { Log } from "../../log.ts";
 import { createSpacedCalls } from "../../runtime/spaced-calls.ts";
 import type { LogCursor } from "../../store/log/transitions.ts";
 import { LogReader } from "./log-reader.ts";
-import type { Head } from "./paced-head.ts";
-
-export interface NumberedTail<Row> {
-  /** The newest row that this process has seen; behind while there is no stream. */
-  readonly live: Head & { readonly isClosed: boolean };
-  /** Up to `limit` rows after a position; null if they are not in memory any more. */
-  recent(after: number, limit: number): readonly Row[] | null;
-  /** Numbers all rows that have committed. */
-  numberAll(): Promise<void>;
-  /** There may be new rows. */
-  look(): void;
-  /** A second has passed. */
-  poll(): void;
-  close(): void;
-  settled(): Promise<void>;
-}
 
 interface NumberedLog<Row> {
   /** Numbers up to `limit` rows, and returns their number. */
@@ -46,7 +30,7 @@ export function createNumberedTail<Row extends { readonly position: number; read
   newest,
   rowsAfter,
   log,
-}: NumberedLog<Row>): NumberedTail<Row> {
+}: NumberedLog<Row>) {
   // What was written while there was no stream is read from the table, by those who ask for it.
   let isIdle = true;
   let numbering: Promise<void> | null = null;
@@ -76,10 +60,10 @@ export function createNumberedTail<Row extends { readonly position: number; read
     if (!reader.isClosed && reader.advanceListeners.size > 0) reads.request();
   };
   const live = {
-    get position() {
+    get position(): number {
       return isIdle ? 0 : reader.newest.position;
     },
-    get isClosed() {
+    get isClosed(): boolean {
       return reader.isClosed;
     },
     onAdvance(listener: () => void) {
@@ -89,11 +73,16 @@ export function createNumberedTail<Row extends { readonly position: number; read
     },
   };
   return {
+    /** The newest row that this process has seen; behind while there is no stream. */
     live,
-    recent: (after, limit) => (isIdle ? null : reader.recent(after, limit)),
+    /** Up to `limit` rows after a position; null if they are not in memory any more. */
+    recent: (after: number, limit: number) => (isIdle ? null : reader.recent(after, limit)),
+    /** Numbers all rows that have committed. */
     numberAll,
+    /** There may be new rows. */
     look,
-    poll() {
+    /** A second has passed. */
+    poll(): void {
       if (reader.isClosed) return;
       if (reader.advanceListeners.size > 0) return look();
       isIdle = true;
@@ -104,11 +93,11 @@ export function createNumberedTail<Row extends { readonly position: number; read
           numbering = null;
         });
     },
-    close() {
+    close(): void {
       reads.cancel();
       reader.close();
     },
-    async settled() {
+    async settled(): Promise<void> {
       await Promise.all([reader.settled(), numbering]);
     },
   };

@@ -4,19 +4,15 @@
  */
 import { FreshMap } from "../../runtime/fresh-map.ts";
 
-export interface SharedPages {
-  /** The page of a key; `since`: by the monotonic clock. */
-  take<Page>(key: string, since: number, make: () => Promise<Page>): Promise<Page>;
-}
-
 /** Long enough to send one change to thousands of streams. */
 const FRESH_MS = 250;
 /** Limits the memory of many streams that catch up. */
 const KEPT_MAX = 200;
 
-export function createSharedPages(): SharedPages {
+export function createSharedPages() {
   const kept = new FreshMap<{ readonly madeAt: number; readonly page: Promise<unknown> }>(FRESH_MS, KEPT_MAX);
   return {
+    /** The page of a key; `since`: by the monotonic clock. */
     take<Page>(key: string, since: number, make: () => Promise<Page>): Promise<Page> {
       const known = kept.get(key);
       // Equal keys are of equal kinds of pages.

@@ -53,8 +53,8 @@ interface Round<Row> {
   readonly content: SnapshotContent<Row>;
   readonly taken: PromiseWithResolvers<Snapshot<Row>>;
   claims: number;
-  /** Rows held for the claims; null before the snapshot is taken. */
-  held: HeldRows | null;
+  /** Keys of the rows held for the claims; null before the snapshot is taken. */
+  held: string[] | null;
 }
 
 interface AnyRound {
@@ -90,18 +90,19 @@ export function createSnapshots(database: Database, { atOnce, heldMax }: Snapsho
   }
 
   async function take<Row extends { readonly id: string }>(round: Round<Row>): Promise<void> {
-    const held = new HeldRows(shared);
+    const held: string[] = [];
     try {
-      const snapshot = await takeSnapshot(database, round, held);
+      const read: SharedRead = (versions, byIds) => shared.read(versions, byIds, held);
+      const snapshot = await takeSnapshot(database, round, read);
       if (round.claims > 0) {
         round.held = held;
-        heldCount += held.count;
+        heldCount += held.length;
       }
       round.taken.resolve(snapshot);
     } catch (error) {
       round.taken.reject(error);
     } finally {
-      if (round.held === null) held.release();
+      if (round.held === null) shared.release(held);
       taking.delete(round.content.key);
       startNext();
     }
@@ -113,8 +114,8 @@ export function createSnapshots(database: Database, { atOnce, heldMax }: Snapsho
     const { key } = round.content;
     if (waiting.get(key)?.round === round) waiting.delete(key);
     if (round.held) {
-      heldCount -= round.held.count;
-      round.held.release();
+      heldCount -= round.held.length;
+      shared.release(round.held);
     }
     startNext();
   }
@@ -148,7 +149,7 @@ export function createSnapshots(database: Database, { atOnce, heldMax }: Snapsho
 async function takeSnapshot<Row extends { readonly id: string }>(
   database: Database,
   round: Round<Row>,
-  held: HeldRows,
+  read: SharedRead,
 ): Promise<Snapshot<Row>> {
   const { versions, byIds } = round.content;
   return database.snapshot(async (reader) => {
@@ -157,74 +158,53 @@ async function takeSnapshot<Row extends { readonly id: string }>(
     const rows: Row[] = [];
     for (;;) {
       const page = await versions(reader, rows.at(-1) ?? null, PAGE);
-      rows.push(...(await held.read(page, (ids) => byIds(reader, ids))));
+      rows.push(...(await read(page, (ids) => byIds(reader, ids))));
       if (page.length < PAGE || round.claims === 0) return { cursor, change, rows };
     }
   });
 }
 
+/** Reads the rows of versions, in their order, and holds them for a snapshot. */
+type SharedRead = <Row extends { readonly id: string }>(
+  versions: readonly Version[],
+  byIds: (ids: readonly string[]) => Promise<readonly Row[]>,
+) => Promise<Row[]>;
+
 /** Rows of all held snapshots by object and version, each with the number of snapshots that hold it. */
 class SharedRows {
   readonly #rows = new Map<string, { readonly row: object; holders: number }>();
 
-  /** The row of a version, held once more; undefined if no snapshot holds it. */
-  hold(key: string): object | undefined {
-    const known = this.#rows.get(key);
-    if (known) known.holders += 1;
-    return known?.row;
-  }
-
-  /** Adds a row that was read and holds it; if another snapshot was faster, holds the row of that one. */
-  add<Row extends object>(key: string, row: Row): Row {
-    // Equal keys are of equal kinds of rows.
-    const known = this.hold(key) as Row | undefined;
-    if (!known) this.#rows.set(key, { row, holders: 1 });
-    return known ?? row;
-  }
-
-  release(key: string): void {
-    const known = this.#rows.get(key);
-    if (!known) return;
-    known.holders -= 1;
-    if (known.holders === 0) this.#rows.delete(key);
-  }
-}
-
-/** The rows that one snapshot holds. */
-class HeldRows {
-  readonly #shared: SharedRows;
-  readonly #keys: string[] = [];
-
-  constructor(shared: SharedRows) {
-    this.#shared = shared;
-  }
-
-  get count(): number {
-    return this.#keys.length;
-  }
-
-  /** The rows of these versions in their order: shared ones are held, others are read. */
+  /** Rows that a snapshot holds are shared, others are read. Adds the keys of all to `held`. */
   async read<Row extends { readonly id: string }>(
     versions: readonly Version[],
     byIds: (ids: readonly string[]) => Promise<readonly Row[]>,
+    held: string[],
   ): Promise<Row[]> {
+    const hold = (key: string, fresh?: Row): Row | undefined => {
+      // Another snapshot may have been faster.
+      const known = this.#rows.get(key) ?? (fresh && { row: fresh, holders: 0 });
+      if (!known) return undefined;
+      known.holders += 1;
+      this.#rows.set(key, known);
+      held.push(key);
+      // Equal keys are of equal kinds of rows.
+      return known.row as Row;
+    };
     const found = versions.map(({ id, version }) => {
       const key = `${id} ${version}`;
-      const row = this.#shared.hold(key) as Row | undefined;
-      if (row) this.#keys.push(key);
-      return { id, key, row };
+      return { id, key, row: hold(key) };
     });
     const missing = found.flatMap(({ id, row }) => (row ? [] : [id]));
     const read = new Map((await byIds(missing)).map((row) => [row.id, row]));
-    return found.flatMap(({ id, key, row }) => {
-      const fresh = row ? undefined : read.get(id);
-      if (!fresh) return row ?? [];
-      this.#keys.push(key);
-      return this.#shared.add(key, fresh);
-    });
+    return found.flatMap(({ id, key, row }) => row ?? hold(key, read.get(id)) ?? []);
   }
 
-  release(): void {
-    for (const key of this.#keys.splice(0)) this.#shared.release(key);
+  release(held: string[]): void {
+    for (const key of held.splice(0)) {
+      const known = this.#rows.get(key);
+      if (!known) continue;
+      known.holders -= 1;
+      if (known.holders === 0) this.#rows.delete(key);
+    }
   }
 }

@@ -10,51 +10,19 @@ import type { Observer } from "../../observer.ts";
 import type { Notifier } from "../../store/postgres/notifier.ts";
 import type { Database } from "../../store/postgres/database.ts";
 import { nodeFacts } from "../../store/nodes/node-facts.ts";
-import type { NodeFacts } from "../../store/nodes/node-facts.ts";
 import { newestCursor, transitionsAfter } from "../../store/log/transitions.ts";
 import type { TransitionRow } from "../../store/log/transitions.ts";
 import { auditAfter, newestAudit, numberAudit } from "../../store/log/audit.ts";
 import type { AuditRow } from "../../store/log/audit.ts";
 import { createNumberedTail } from "./numbered-tail.ts";
-import type { NumberedTail } from "./numbered-tail.ts";
 import { createChangeTail } from "./change-tail.ts";
-import type { ChangeTail } from "./change-tail.ts";
 import { createFacts } from "../facts.ts";
 import { Listeners } from "../listeners.ts";
 import { LogReader } from "./log-reader.ts";
 import { createSnapshots } from "./snapshots.ts";
-import type { Snapshots } from "./snapshots.ts";
 import { createTurns } from "./turns.ts";
-import type { Turns } from "./turns.ts";
 
-type AuditTail = Pick<NumberedTail<AuditRow>, "live" | "recent" | "numberAll">;
-
-export interface Tail extends AsyncDisposable {
-  /** Position of the newest transition that this process has seen. */
-  readonly head: number;
-  /** True when the tail has ended because the process shuts down. */
-  readonly closed: boolean;
-  /** Up to `limit` rows after a position; null if they are not in memory any more. */
-  recent(after: number, limit: number): readonly TransitionRow[] | null;
-  /** Facts of the node of each of these recent rows, in their order; null for a deleted node. */
-  facts(rows: readonly TransitionRow[]): Promise<readonly (NodeFacts | null)[]>;
-  /** Claims a snapshot. Snapshots are taken in the order of the requests. */
-  readonly snapshot: Snapshots;
-  /** The tail of the log of changes. */
-  readonly changes: ChangeTail;
-  /** The tail of the audit. */
-  readonly audit: AuditTail;
-  /** Turns of the streams that catch up. */
-  readonly turns: Turns;
-  /** Calls `listener` when the head has advanced and when the tail ends. */
-  onAdvance(listener: () => void): () => void;
-  /** Calls `listener` when any row may have been written and when the tail ends. */
-  onWrite(listener: () => void): () => void;
-  /** Counts a stream that ends with a reset of this code. */
-  onReset(code: string): void;
-  /** Ends all streams with a reset. */
-  close(): void;
-}
+export type Tail = Awaited<ReturnType<typeof createTail>>;
 
 const POLL_MS = 1_000;
 
@@ -65,7 +33,7 @@ interface TailParts {
   readonly observer?: Observer;
 }
 
-export async function createTail(parts: TailParts): Promise<Tail> {
+export async function createTail(parts: TailParts) {
   const { database, notifier, log, observer = noopObserver } = parts;
   const writeListeners = new Listeners();
   const reader = new LogReader<TransitionRow>(
@@ -104,23 +72,35 @@ export async function createTail(parts: TailParts): Promise<Tail> {
     writeListeners.notifyAtOnce();
   };
   return {
-    get head() {
+    /** Position of the newest transition that this process has seen. */
+    get head(): number {
       return reader.newest.position;
     },
-    get closed() {
+    /** True when the tail has ended because the process shuts down. */
+    get closed(): boolean {
       return reader.isClosed;
     },
-    recent: (after, limit) => reader.recent(after, limit),
-    facts: (rows) => facts(rows, reader.newest.position),
+    /** Up to `limit` rows after a position; null if they are not in memory any more. */
+    recent: (after: number, limit: number) => reader.recent(after, limit),
+    /** Facts of the node of each of these recent rows, in their order; null for a deleted node. */
+    facts: (rows: readonly TransitionRow[]) => facts(rows, reader.newest.position),
+    /** Claims a snapshot. Snapshots are taken in the order of the requests. */
     snapshot: createSnapshots(database),
+    /** The tail of the log of changes. */
     changes,
+    /** The tail of the audit. */
     audit,
+    /** Turns of the streams that catch up. */
     turns: createTurns({ isBusy: () => database.isWriting() }),
-    onAdvance: (listener) => reader.advanceListeners.add(listener),
-    onWrite: (listener) => writeListeners.add(listener),
-    onReset: (code) => observer.streamReset(code),
+    /** Calls `listener` when the head has advanced and when the tail ends. */
+    onAdvance: (listener: () => void) => reader.advanceListeners.add(listener),
+    /** Calls `listener` when any row may have been written and when the tail ends. */
+    onWrite: (listener: () => void) => writeListeners.add(listener),
+    /** Counts a stream that ends with a reset of this code. */
+    onReset: (code: string) => observer.streamReset(code),
+    /** Ends all streams with a reset. */
     close,
-    async [Symbol.asyncDispose]() {
+    async [Symbol.asyncDispose](): Promise<void> {
       unsubscribe();
       clearInterval(poll);
       close();
