@@ -191,10 +191,7 @@ export class PowerCalls {
   }
 }
 
-function busyRefusal(
-  node: NodeRow,
-  { kind, operationId }: { readonly kind: string; readonly operationId: string },
-): Refusal {
+function busyRefusal(node: NodeRow, { kind, operationId }: NonNullable<WorkSoFar["busyWith"]>): Refusal {
   return {
     code: "BUSY",
     message: `Node ${node.name} is busy with ${kind} operation ${operationId}, which controls its power. Wait for its end.`,
@@ -203,19 +200,7 @@ function busyRefusal(
   };
 }
 
-type PowerChanges = Partial<
-  Pick<
-    NodeRow,
-    | "powerState"
-    | "powerReadAt"
-    | "powerProblem"
-    | "powerProblemKind"
-    | "failedReadings"
-    | "faultKind"
-    | "faultSince"
-    | "faultMessage"
-  >
->;
+type PowerChanges = Parameters<typeof changeNodeRows>[2];
 
 /** The fields of a node that a reading changes. */
 function changesBy(node: NodeRow, reading: PowerReading, isBackground: boolean): PowerChanges {

@@ -54,9 +54,8 @@ export class StepLog implements StepOutput {
   readonly #parts: StepLogParts;
   readonly #attempt: AttemptRow;
   readonly #place: LoggedAttempt;
-  /** Lines that are not stored yet, their size, and when the first of them came. */
+  /** Lines that are not stored yet, and when the first of them came. */
   readonly #lines: Line[] = [];
-  #bytes = 0;
   #since = 0;
   /** Dropped lines that the notice does not count yet. */
   #dropped = 0;
@@ -85,7 +84,7 @@ export class StepLog implements StepOutput {
     const size = Buffer.byteLength(text);
     this.#isFull ||= isTooMuch(
       (this.#share?.lines ?? 0) + this.#lines.length + 1,
-      (this.#share?.bytes ?? 0) + this.#bytes + size,
+      (this.#share?.bytes ?? 0) + sizeOf(this.#lines) + size,
     );
     if (this.#isFull) {
       this.#dropped += 1;
@@ -93,7 +92,6 @@ export class StepLog implements StepOutput {
     }
     if (this.#lines.length === 0) this.#since = performance.now();
     this.#lines.push({ at: new Date(), text, bytes: size });
-    this.#bytes += size;
     this.#schedule();
   }
 
@@ -129,7 +127,6 @@ export class StepLog implements StepOutput {
     if (isLast && dropped > 0) share = this.#writeNotice(ledger, share, dropped);
     ledger.afterCommit(() => {
       this.#lines.splice(0, count);
-      this.#bytes = sizeOf(this.#lines);
       this.#since = performance.now();
       if (this.#report === report) this.#report = null;
       this.#share = share;

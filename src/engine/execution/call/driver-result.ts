@@ -41,30 +41,25 @@ const QUOTE_LENGTH_MAX = 200;
 
 /** Checks a result. An invalid one is a failure that is not retryable. */
 export function acceptResult(value: unknown, redactor: Redactor): AcceptedResult {
-  const invalid = (error: InvalidStepResultError): AcceptedResult => ({ kind: "failed", ...faultOf(error, redactor) });
-  let result: StepResult;
   try {
-    result = parseStepResult(value);
+    return acceptedResult(value, parseStepResult(value), redactor);
   } catch (error) {
-    if (error instanceof InvalidStepResultError) return invalid(error);
+    if (error instanceof InvalidStepResultError) return { kind: "failed", ...faultOf(error, redactor) };
     throw error;
   }
+}
+
+function acceptedResult(value: unknown, result: StepResult, redactor: Redactor): AcceptedResult {
   switch (result.kind) {
     case "done": {
       const output = storable(result.output ?? null);
-      if (output === undefined)
-        return invalid(new InvalidStepResultError("an output that is not JSON or is too large", value));
+      if (output === undefined) throw new InvalidStepResultError("an output that is not JSON or is too large", value);
       return { kind: "done", output: redactor.json(output) };
     }
     case "wait": {
       const memo = storable(result.memo);
-      if (memo === undefined || !isStorable(memo))
-        return invalid(
-          new InvalidStepResultError(
-            "a memo that is not JSON, is too large, or has characters that cannot be stored",
-            value,
-          ),
-        );
+      const flaw = "a memo that is not JSON, is too large, or has characters that cannot be stored";
+      if (memo === undefined || !isStorable(memo)) throw new InvalidStepResultError(flaw, value);
       const seconds = result.seconds ?? CALLBACK_WAIT_SECONDS;
       return { kind: "wait", seconds, onCallback: result.callback === true, memo };
     }

@@ -22,7 +22,7 @@ export interface InterfaceCall<Result> {
   /** For records, metrics and messages, such as `power set on`. */
   readonly name: string;
   /** A read has no effect, so that the next driver can be tried after a timeout too. */
-  readonly isRead: boolean;
+  readonly isRead?: true;
   /** A read of a few requests, to which a sound machine answers promptly. */
   readonly isShort?: true;
   /** Servers of registered images among those of the URLs that it passes. */
@@ -105,7 +105,7 @@ function isAway(error: unknown): boolean {
 }
 
 /** Whether a failure leaves the machine as it was, so that another driver may be tried. */
-function leavesMachine(error: unknown, isRead: boolean): boolean {
+function leavesMachine(error: unknown, isRead = false): boolean {
   if (error instanceof LateAnswerError) return true;
   if (error instanceof CallTimeoutError) return isRead;
   if (!isDriverError(error)) return false;

@@ -17,7 +17,6 @@ export function nodeMedia(basis: CallBasis, signal: AbortSignal): NodeMedia {
       await chain.call({
         interface: "media",
         name: "media insert",
-        isRead: false,
         imageServers,
         function: ({ media }) => media && ((call) => media.insert(call, url, { writeProtected })),
       });
@@ -26,7 +25,6 @@ export function nodeMedia(basis: CallBasis, signal: AbortSignal): NodeMedia {
       chain.call({
         interface: "media",
         name: "media eject",
-        isRead: false,
         function: ({ media }) => media && ((call) => media.eject(call)),
       }),
   };

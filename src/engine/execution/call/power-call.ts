@@ -59,7 +59,6 @@ export function nodePower(basis: CallBasis, signal: AbortSignal, seen: SeenPower
         await chain.call({
           interface: "power",
           name: `power set ${action.toLowerCase().replaceAll("_", " ")}`,
-          isRead: false,
           function: ({ power }) => power.set && (async (call) => power.set?.(call, action)),
         });
         seen.state = wanted;
@@ -71,7 +70,6 @@ export function nodePower(basis: CallBasis, signal: AbortSignal, seen: SeenPower
       await chain.call({
         interface: "power",
         name: "power boot device",
-        isRead: false,
         function: ({ power }) =>
           power.setBootDevice &&
           (async (call) => {
