@@ -34,6 +34,8 @@ test.each([
   ["error:in-use", { errorCodes: ["IN_USE"] }],
   ["driver:redfish group:worker", { driver: "redfish", hostGroup: "worker" }],
   ['model:"Big Box, 2\\""', { model: 'Big Box, 2"' }],
+  ['model:"4*2"', { model: "4*2" }],
+  ['"a=b"', { name: { contains: "a=b" } }],
   ["mac:aa:bb:cc:dd:ee:ff", { mac: "aa:bb:cc:dd:ee:ff" }],
   ["serial:S1", { serial: "S1" }],
   [
@@ -69,8 +71,24 @@ test.each([
   ["changed:soon", 8, null],
   ["changed:1h,2h", 11, null],
   ["constructor:x", 0, null],
+  ["name:x-*", 7, null],
+  ["-rack*", 5, null],
+  ["model:a,Big*", 11, null],
+  ["label.rack:r*", 12, null],
+  ["state=failed", 0, "state:failed"],
+  ["u07 -state!=failed", 5, "state:failed"],
 ])("filter %j is refused at position %i, with the nearest word %j [R-1020]", (text, position, nearest) => {
   expect(parseFilter(text)).toMatchObject({ flaw: { position, nearest } });
+});
+
+test.each([
+  ["name:x-*", "Use name^x- for the beginning, or name~x- for a part."],
+  ["*-u07", "Use name^-u07 for the beginning, or name~-u07 for a part."],
+  ["label.rack:*", "Use label.rack for every value of the label."],
+  ["model:Big*", "model has whole values."],
+  ["state:*", "Use failed, working"],
+])("filter %j is refused with %j, because `*` would match nothing", (text, remedy) => {
+  expect(parseFilter(text)).toMatchObject({ flaw: { message: expect.stringContaining(remedy) } });
 });
 
 test("filter with serial is refused for a stream", () => {
@@ -79,7 +97,7 @@ test("filter with serial is refused for a stream", () => {
 
 test("printFilter of random terms parses to the same terms", () => {
   const random = randomOfTest();
-  const letters = ["a", "-", ":", ",", '"', "\\", " ", "^", "~", "ö", "\n"];
+  const letters = ["a", "-", ":", ",", '"', "\\", " ", "^", "~", "*", "=", "ö", "\n"];
   for (let round = 0; round < 500; round += 1) {
     const text = () => Array.from({ length: random.whole(1, 6) }, () => random.one(letters)).join("");
     const terms = Array.from({ length: random.whole(1, 4) }, () => ({

@@ -2,8 +2,8 @@
  * `ostler-client/filter`: the text form of `NodeFilter`, for command lines and search fields. `parseFilter` makes terms
  * of a text, `toNodeFilter` a filter of terms, `printFilter` a text of terms, and `completeFilter` lists what can
  * follow. Terms are separated by spaces and combined with AND; `-` negates one. `:` equals one of the values, `^`
- * starts with, `~` contains. Values with spaces, commas or quotes stand in double quotes, in which `\` precedes `"`
- * and `\`.
+ * starts with, `~` contains. `*` stands for nothing, and is refused. Values with spaces, commas, quotes or `*` stand in
+ * double quotes, in which `\` precedes `"` and `\`.
  */
 import { nearest } from "./nearest.ts";
 import { FILTER_VALUES } from "./node-filter.ts";
@@ -254,7 +254,10 @@ function termOf({ text, start }: Word, isStream: boolean): FilterTerm | { readon
   if (operator === undefined) {
     if (isLabel)
       return rest === "" ? { negated, field, operator: null, values: [] } : flawAt(at + field.length, "expected `:`.");
-    const values = valuesOf(body, at);
+    // As programs with selectors of labels have it. No name has this sign.
+    const equals = /^[^",]*?!?==?/.exec(body);
+    if (equals) return flawAt(at, "a term has `:`, not `=`.", body.replace(/!?==?/, ":"));
+    const values = valuesOf(body, at, "name");
     return "flaw" in values
       ? values
       : { negated, field: "name", operator: "~", values: values.map(({ text: one }) => one) };
@@ -271,7 +274,7 @@ function termOf({ text, start }: Word, isStream: boolean): FilterTerm | { readon
   const sign = operator as FilterOperator;
   if (sign !== ":" && !operators.includes(sign))
     return flawAt(at + field.length, `${field} takes \`:\`, not \`${sign}\`.`);
-  const values = valuesOf(rest, at + field.length + 1);
+  const values = valuesOf(rest, at + field.length + 1, words ? null : field);
   if ("flaw" in values) return values;
   for (const { text: value, start: position } of values) {
     if (words && !words.includes(toWord(value)))
@@ -287,8 +290,12 @@ function termOf({ text, start }: Word, isStream: boolean): FilterTerm | { readon
   return { negated, field, operator: sign, values: values.map(({ text: value }) => (words ? toWord(value) : value)) };
 }
 
-/** The values of a list, unquoted, each with its position in the whole text. */
-function valuesOf(list: string, at: number): Omit<Word, "end">[] | { readonly flaw: FilterFlaw } {
+/** The values of a list, unquoted, each with its position in the whole text. `field`: null if it has words of its own. */
+function valuesOf(
+  list: string,
+  at: number,
+  field: string | null,
+): Omit<Word, "end">[] | { readonly flaw: FilterFlaw } {
   const values: Omit<Word, "end">[] = [];
   let position = 0;
   do {
@@ -296,6 +303,8 @@ function valuesOf(list: string, at: number): Omit<Word, "end">[] | { readonly fl
     const isQuoted = part.startsWith('"');
     if (isQuoted && !/^"(?:\\.|[^"\\])*"$/.test(part)) return flawAt(at + position, "the quote is not closed.");
     if (part === "") return flawAt(at + position, "a value is missing.");
+    const star = isQuoted || field === null ? -1 : part.indexOf("*");
+    if (star >= 0) return flawAt(at + position + star, starText(field ?? "", part));
     values.push({ text: isQuoted ? part.slice(1, -1).replace(/\\(.)/g, "$1") : part, start: at + position });
     position += part.length;
     if (position < list.length && list[position] !== ",") return flawAt(at + position, "expected a comma or a space.");
@@ -304,8 +313,19 @@ function valuesOf(list: string, at: number): Omit<Word, "end">[] | { readonly fl
   return values;
 }
 
+/** `*` for any characters is known from other programs. */
+function starText(field: string, value: string): string {
+  const [part = "a"] = value.split("*").filter((one) => one !== "");
+  const remedy = field.startsWith(LABEL)
+    ? `Use ${field} for every value of the label`
+    : field === "name"
+      ? `Use name^${part} for the beginning, or name~${part} for a part`
+      : `${field} has whole values`;
+  return `\`*\` does not stand for other characters. ${remedy}. A value with \`*\` takes double quotes.`;
+}
+
 function quoted(value: string): string {
-  return /^[^\s,"\\]+$/.test(value) ? value : `"${value.replaceAll(/["\\]/g, String.raw`\$&`)}"`;
+  return /^[^\s,"\\*=]+$/.test(value) ? value : `"${value.replaceAll(/["\\]/g, String.raw`\$&`)}"`;
 }
 
 function toWord(name: string): string {
