@@ -44,6 +44,19 @@ describe("reads", () => {
     await ostler.operationEnds(id);
   });
 
+  test("nodes why of a stopped node has the operation, the step before which it stopped, and the restart", async () => {
+    const gate = aGate();
+    const name = await registeredNode(ostler, "AVAILABLE", { "deploy.prepare": { gate: gate.name } });
+    const id = await ostler.begin("deployNodes", [name]);
+    await gate.arrivals();
+    await cli(["operations", "stop", name]);
+    gate.open();
+    expect(await ostler.operationEnds(id)).toBe("STOPPED");
+    const { out } = await cli(["nodes", "why", name]);
+    expect(out).toMatch(/ STOPPED {2}DEPLOY [0-9a-f]{8} stopped before write_image; /);
+    expect(out).toContain(`next: ostler operations restart ${name}`);
+  });
+
   test("--json of a read is one document with the names of the schema", async () => {
     const [name = ""] = await ostler.register(1, {});
     const { out } = await cli(["nodes", "get", name, "--json"]);

@@ -81,14 +81,11 @@ test("completion asks the service without fetch, which takes longer to load than
   vi.stubGlobal("fetch", () => {
     throw new Error("fetch was loaded.");
   });
-  vi.stubEnv("OSTLER_URL", ostler.url);
-  vi.stubEnv("XDG_CONFIG_HOME", HOME);
   const offered = await eventually("a word is offered", async () => {
-    const words = await completions(COMMANDS, GLOBAL_FLAGS, ["nodes", "show", "plain-"]);
+    const words = await completedHere(["nodes", "show", "plain-"]);
     return words.length > 0 && words;
   });
   vi.unstubAllGlobals();
-  vi.unstubAllEnvs();
   expect(offered).toEqual(["plain-1"]);
 });
 
@@ -102,6 +99,28 @@ test("completion of more names than it offers has the last one, so that bash ins
   expect(offered).toContain("many2");
   expect(offered.length).toBeLessThan(names.length);
 });
+
+test("completion knows a cluster beyond the first hundred, as argument, flag and in a filter", async () => {
+  const names = [...Array.from({ length: 101 }, (_, at) => `crowd-${at}`), "zone-1"];
+  for (const name of names)
+    await ostler.query(`mutation { createCluster(input: { name: "${name}" }) { errors { message } } }`);
+  for (const words of ["clusters get zo", "nodes get --cluster zo", "nodes get --filter cluster:zo"]) {
+    const offered = await eventually("a word is offered", async () => {
+      const found = await completedHere(words.split(" "));
+      return found.length > 0 && found;
+    });
+    expect(offered.join(" ")).toMatch(/^(cluster:)?zone-1$/);
+  }
+});
+
+/** The words that the program offers, within this process. */
+async function completedHere(words: readonly string[]): Promise<string[]> {
+  vi.stubEnv("OSTLER_URL", ostler.url);
+  vi.stubEnv("XDG_CONFIG_HOME", HOME);
+  const found = await completions(COMMANDS, GLOBAL_FLAGS, words);
+  vi.unstubAllEnvs();
+  return found;
+}
 
 test("completion without a service prints nothing [R-1028]", async () => {
   expect(await completed("ostler nodes show c", "http://127.0.0.1:9")).toEqual([]);

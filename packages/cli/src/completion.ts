@@ -69,7 +69,7 @@ export async function completions(
     );
   const argument = args[Math.min(rest.length, args.length - 1)] ?? "";
   if (rest.length === 0 && command.words) return matching(command.words, typed);
-  if (/cluster/.test(argument)) return matching(await clusterNames(), typed);
+  if (/cluster/.test(argument)) return matching(await clusterNames(typed), typed);
   if (/group/.test(argument)) return matching(await groupNames(rest[0]), typed);
   if (/operation/.test(argument) && (rest.length === 0 || args.length === 1)) {
     const found = await Promise.all([operationIds(), ...(/nodes/.test(argument) ? [nodeNames(typed)] : [])]);
@@ -80,27 +80,34 @@ export async function completions(
 
 async function valuesOf({ form, words }: Flag, typed: string): Promise<string[]> {
   if (words) return matching(words, typed);
-  if (form.startsWith("--cluster")) return matching(await clusterNames(), typed);
+  if (form.startsWith("--cluster")) return matching(await clusterNames(typed), typed);
   if (!form.startsWith("--filter")) return [];
-  const cluster = typed.includes("cluster:") ? await clusterNames() : [];
+  const begun = /(?:^|\s)-?cluster:(?:\S*,)?([^\s,]*)$/.exec(typed)?.[1];
+  const cluster = begun === undefined ? [] : await clusterNames(begun);
   const { from, options } = completeFilter(typed, undefined, { cluster });
   return options.map((option) => typed.slice(0, from) + option);
 }
 
-/** The last one too: what all names have in common, which bash inserts, is what the first and the last have. */
 async function nodeNames(typed: string): Promise<string[]> {
   const found = await answer("firstAndLastName", { filter: { name: { startsWith: typed } }, first: NAMES_MAX });
-  const names = [found?.nodes, found?.end].flatMap((page) => page?.nodes ?? []).map(({ name }) => name);
-  return [...new Set(names)];
+  return namesOf(found?.nodes, found?.end);
+}
+
+async function clusterNames(typed: string): Promise<string[]> {
+  const found = await answer("clusterNames", { filter: { name: { startsWith: typed } } });
+  return namesOf(found?.clusters, found?.end);
+}
+
+type Page = { readonly nodes: readonly { readonly name: string }[] } | undefined;
+
+/** The last one too: what all names have in common, which bash inserts, is what the first and the last have. */
+function namesOf(...pages: readonly Page[]): string[] {
+  return [...new Set(pages.flatMap((page) => page?.nodes ?? []).map(({ name }) => name))];
 }
 
 async function groupNames(name = ""): Promise<string[]> {
   const { cluster } = (await answer("hostGroupNames", { name })) ?? {};
   return cluster ? [...cluster.hostGroups.map((group) => group.name), ...cluster.otherHostGroups] : [];
-}
-
-async function clusterNames(): Promise<string[]> {
-  return ((await answer("clusterNames", {}))?.clusters.nodes ?? []).map(({ name }) => name);
 }
 
 async function operationIds(): Promise<string[]> {

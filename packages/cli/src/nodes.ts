@@ -145,16 +145,19 @@ export async function explainNodes(session: Session, selection: Selection | null
     async (after) => (await send(session.server, "nodesWhy", { ...variables, after })).nodes,
   ))
     nodes.push(...rows);
-  for (const { name, state, presence, maintenance, fault, lastError, currentRun, actions } of nodes) {
+  for (const { name, state, presence, maintenance, fault, lastError, currentRun, transitions, actions } of nodes) {
     found.add(name.toLowerCase());
     if (session.output === "json") continue;
     const allowed = actions.filter(
       (one) => one.allowed && one.mutation !== "abort" && (currentRun || one.mutation !== "stop"),
     );
     const action = allowed.find(({ mutation }) => mutation === "restart") ?? allowed[0];
+    const run = currentRun ?? (state === "STOPPED" ? transitions.nodes[0]?.run : null);
     const reasons = [
-      ...(currentRun?.currentStep
-        ? [`${currentRun.operation.kind} ${currentRun.operation.uuid.slice(0, 8)} at ${currentRun.currentStep.name}`]
+      ...(run?.currentStep
+        ? [
+            `${run.operation.kind} ${run.operation.uuid.slice(0, 8)} ${currentRun ? "at" : "stopped before"} ${run.currentStep.name}`,
+          ]
         : []),
       ...(currentRun?.waiting ? [currentRun.waiting.description] : []),
       ...(maintenance ? [`in maintenance: ${maintenance.reason}`] : []),

@@ -35,6 +35,8 @@ function partsOf(pattern: string): (string | readonly Span[])[] {
     if (pattern[at] === "]") throw flaw(at, "`]` without `[`");
     if (pattern[at] !== "[") {
       const [text = ""] = /^[^[\]]+/.exec(pattern.slice(at)) ?? [];
+      const star = text.indexOf("*");
+      if (star >= 0) throw flaw(at + star, "`*` does not stand for other characters; use --filter 'name^rack1-'");
       parts.push(text);
       at += text.length;
       continue;
