@@ -253,6 +253,22 @@ describe("cluster", () => {
     ]);
   });
 
+  test("cluster with an unknown image and unknown nodes is refused for all of them at once", async () => {
+    const image = { name: "lost" };
+    const codes = ({ refusals }: Awaited<ReturnType<typeof ostler.engine.createCluster>>) =>
+      refusals.map(({ code, path }) => `${code} ${path?.join(".")}`);
+    const created = await ostler.engine.createCluster(ALICE, { name: "flawed", image, nodes: { names: ["ghost"] } });
+    expect(codes(created)).toEqual(["NOT_FOUND input.image", "NOT_FOUND input.nodes.names"]);
+    const name = await aCluster();
+    const change = { image, add: { names: ["ghost-1"] }, remove: { names: ["ghost-2"] } };
+    const changed = await ostler.engine.updateCluster(ALICE, { name }, change);
+    expect(codes(changed)).toEqual([
+      "NOT_FOUND input.image",
+      "NOT_FOUND input.remove.names",
+      "NOT_FOUND input.add.names",
+    ]);
+  });
+
   test("cluster change with one unknown node changes nothing", async () => {
     const name = await aCluster({ a: 1 });
     const node = await ostler.aNode().made();

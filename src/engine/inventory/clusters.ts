@@ -66,14 +66,19 @@ export async function createCluster(context: EngineContext, caller: Caller, give
   requireNone(flawsOf(given));
   return context.transact(async (transaction) => {
     const id = randomUUID();
-    const settings = await storedSettings(transaction, context, given, { id, variables: {}, hostGroups: {} });
-    const imageId = (await imageIdOf(transaction, given.image)) ?? null;
-    const row = { id, name: given.name, project: caller.project, variables: {}, ...settings, imageId };
+    const { settings, flaws } = await storedSettings(transaction, context, given, {
+      id,
+      variables: {},
+      hostGroups: {},
+    });
+    const add = given.nodes && { nodes: given.nodes, path: ["input", "nodes"] };
+    const members = await selectMembers(transaction, { id, name: given.name }, { add });
+    requireNone([...flaws, ...members.flaws]);
+    const row = { id, name: given.name, project: caller.project, variables: {}, imageId: null, ...settings };
     requireFreeName("A cluster", await clusterByName(transaction.tx, given.name));
     await insertCluster(transaction.tx, row);
-    const selection = given.nodes && { nodes: given.nodes, path: ["input", "nodes"] };
-    const added = (await changeMembers(transaction, row, { add: selection })).added;
-    const edits = editOf(given.name, null, { ...settings, imageId }, secretsIn(context, settings));
+    const { added } = await changeMembers(transaction, id, members);
+    const edits = editOf(given.name, null, { imageId: null, ...settings }, secretsIn(context, settings));
     transaction.audit(caller, { targets: [given.name, ...added], edits });
     return { clusterId: id, refusals: [] };
   });
@@ -89,15 +94,16 @@ export async function updateCluster(
   requireNone(flawsOf(change));
   return context.transact(async (transaction) => {
     const cluster = await lockKnown(transaction, ref, change.ifRevision);
-    const settings = await storedSettings(transaction, context, change, cluster);
-    const imageId = await imageIdOf(transaction, change.image);
-    const changed = changedFields<ClusterRow>(cluster, { name, ...settings, imageId });
-    if (name !== undefined) requireFreeName("A cluster", await clusterByName(transaction.tx, name), cluster.id);
-    if (changed || change.remove || change.add) await changeCluster(transaction.tx, cluster.id, changed ?? {});
-    const { removed, added } = await changeMembers(transaction, cluster, {
+    const { settings, flaws } = await storedSettings(transaction, context, change, cluster);
+    const members = await selectMembers(transaction, cluster, {
       remove: change.remove && { nodes: change.remove, path: ["input", "remove"] },
       add: change.add && { nodes: change.add, path: ["input", "add"] },
     });
+    requireNone([...flaws, ...members.flaws]);
+    if (name !== undefined) requireFreeName("A cluster", await clusterByName(transaction.tx, name), cluster.id);
+    const changed = changedFields<ClusterRow>(cluster, { name, ...settings });
+    if (changed || change.remove || change.add) await changeCluster(transaction.tx, cluster.id, changed ?? {});
+    const { removed, added } = await changeMembers(transaction, cluster.id, members);
     const secrets = [cluster, settings].flatMap((one) => secretsIn(context, one));
     const edits = editOf(cluster.name, cluster, { ...cluster, ...changed }, secrets);
     transaction.audit(caller, { targets: [cluster.name, ...removed, ...added], edits });
@@ -131,32 +137,35 @@ function flawsOf({ name, variables, hostGroups = [] }: ClusterChange): Refusal[]
   ];
 }
 
-type ClusterSettings = Partial<Pick<ClusterRow, "variables" | "hostGroups">>;
+type ClusterSettings = Partial<Pick<ClusterRow, "variables" | "hostGroups" | "imageId">>;
 
-/** The given settings as the cluster stores them. An absent one stays. */
+/** The given settings as the cluster stores them, and what is wrong with them. An absent one stays. */
 async function storedSettings(
   { tx }: Transaction,
   context: EngineContext,
-  { variables: given, hostGroups: groups }: Pick<ClusterChange, "variables" | "hostGroups">,
+  { variables: given, hostGroups: groups, image }: Pick<ClusterChange, "variables" | "hostGroups" | "image">,
   present: Pick<ClusterRow, "id" | "variables" | "hostGroups">,
-): Promise<ClusterSettings> {
+): Promise<{ readonly settings: ClusterSettings; readonly flaws: readonly Refusal[] }> {
   const laidOver = await variablesOverlay(tx, context, SECRETS.clusterVariables, given);
   const variables = laidOver(present.id, present.variables);
   const hostGroups = groups && (await storedGroups(tx, context, groups, present));
-  requireNone([
+  const imageId = image && (await knownImage(tx, image));
+  const flaws = [
     ...sizeFlaws("The variables together with those of the cluster", variables, VARIABLES, present.variables),
     ...sizeFlaws("The host groups", hostGroups, HOST_GROUPS, present.hostGroups),
     ...(groups && hostGroups ? keptReferenceFlaws(groups, hostGroups, HOST_GROUPS) : []),
-  ]);
-  return { ...(variables && { variables }), ...(hostGroups && { hostGroups }) };
+    ...(image && !imageId ? [unknownImages([image], ["input", "image"])] : []),
+  ];
+  const isGiven = imageId !== undefined;
+  return {
+    settings: { ...(variables && { variables }), ...(hostGroups && { hostGroups }), ...(isGiven && { imageId }) },
+    flaws,
+  };
 }
 
-/** The id of a given image, which is kept until the commit. */
-async function imageIdOf({ tx }: Transaction, ref: ImageRef | null | undefined): Promise<string | null | undefined> {
-  if (ref == null) return ref;
-  const image = "id" in ref && !isUuid(ref.id) ? undefined : await keepImage(tx, ref);
-  if (!image) throw new RefusalError([unknownImages([ref], ["input", "image"])]);
-  return image.id;
+/** The id of an image, which is kept until the commit. */
+async function knownImage(tx: Tx, ref: ImageRef): Promise<string | undefined> {
+  return "id" in ref && !isUuid(ref.id) ? undefined : (await keepImage(tx, ref))?.id;
 }
 
 /** Names of the variables that are secret. */
@@ -180,28 +189,43 @@ interface Selected {
   readonly path: readonly string[];
 }
 
-/** Adds and removes nodes, which are all selected among the members as they are before, and returns their names. */
-async function changeMembers(
+interface Members {
+  readonly coming: readonly NodeRow[];
+  readonly leaving: readonly NodeRow[];
+  readonly flaws: readonly Refusal[];
+}
+
+/** The nodes to add and to remove, locked. They are all selected among the members as they are before. */
+async function selectMembers(
   { tx }: Transaction,
   { id: clusterId, name }: Pick<ClusterRow, "id" | "name">,
   { add, remove }: { readonly add?: Selected | undefined; readonly remove?: Selected | undefined },
-): Promise<{ readonly added: string[]; readonly removed: string[] }> {
+): Promise<Members> {
   const [leaving, coming] = [await lockSelected(tx, remove), await lockSelected(tx, add)];
   const comingIds = new Set(idsOf(coming.nodes));
   const strangers = leaving.nodes.filter((node) => node.clusterId !== clusterId);
   const elsewhere = coming.nodes.filter((node) => node.clusterId !== null && node.clusterId !== clusterId);
   const both = leaving.nodes.filter(({ id }) => comingIds.has(id));
   const [inAdd, inRemove] = [add?.path ?? [], remove?.path ?? []];
-  requireNone([
+  const flaws = [
     ...leaving.refusals,
     ...coming.refusals,
     ...refusalOf("NOT_FOUND", strangers, { path: inRemove, what: `not in cluster ${name}.` }),
     ...refusalOf("INVALID_STATE", elsewhere, { path: inAdd, what: ELSEWHERE }),
     ...refusalOf("INVALID_INPUT", both, { path: inAdd, what: "both added and removed. Name each once." }),
-  ]);
-  await changeNodeRows(tx, idsOf(leaving.nodes), { clusterId: null });
-  await changeNodeRows(tx, idsOf(coming.nodes.filter((node) => node.clusterId === null)), { clusterId });
-  return { added: coming.nodes.map((node) => node.name), removed: leaving.nodes.map((node) => node.name) };
+  ];
+  return { coming: coming.nodes, leaving: leaving.nodes, flaws };
+}
+
+/** Adds and removes the nodes, and returns their names. */
+async function changeMembers(
+  { tx }: Transaction,
+  clusterId: string,
+  { coming, leaving }: Members,
+): Promise<{ readonly added: string[]; readonly removed: string[] }> {
+  await changeNodeRows(tx, idsOf(leaving), { clusterId: null });
+  await changeNodeRows(tx, idsOf(coming.filter((node) => node.clusterId === null)), { clusterId });
+  return { added: coming.map(({ name }) => name), removed: leaving.map(({ name }) => name) };
 }
 
 async function lockSelected(
