@@ -132,7 +132,7 @@ function describe(reason: OwnReason, facts: WaitingFacts): string {
     case "RETRY":
       return `${step} failed and will be retried ${at}.`;
     case "HOLD":
-      return `The run is on hold${facts.holdReason === null ? "" : ` (${facts.holdReason})`}. Release it with \`releaseHolds\`.`;
+      return `The run is on hold${facts.holdReason === null ? "" : ` (${facts.holdReason})`}. Release the hold to go on.`;
     case "CAPACITY_PHASE":
       return `The site's limit for phase ${limited} is reached. The run continues when a node leaves this phase.`;
     case "CAPACITY_CONTROLLER":
@@ -147,11 +147,11 @@ function describe(reason: OwnReason, facts: WaitingFacts): string {
     case "BUDGET":
       return facts.heldBy?.description ?? WAIT_REASONS[reason];
     case "WAVE_HALTED":
-      return `The waves of the operation are halted${operation.waveReason === null ? "" : ` (${withoutStop(operation.waveReason)})`}${(operation.waveReason ?? "").includes("resumeWaves") ? "" : "; continue with `resumeWaves`"}.`;
+      return `The waves of the operation are halted${operation.waveReason === null ? "" : ` (${withoutStop(operation.waveReason)})`}${(operation.waveReason ?? "").includes("Resume the waves") ? "" : "; resume them to go on"}.`;
     case "CONCURRENCY":
       return "The run can start. It waits for a replica with free capacity.";
     case "ABORTING":
-      return `The run is being ended: ${step} is canceled and undone, and the power is set. If that does not end, abort with \`mode: FORCE\`.`;
+      return `The run is being ended: ${step} is canceled and undone, and the power is set. If that does not end, abort it by force.`;
     case "PAUSED_BY_MAINTENANCE":
       return "The node is in maintenance. The run continues when maintenance ends.";
   }
@@ -160,7 +160,7 @@ function describe(reason: OwnReason, facts: WaitingFacts): string {
 function waveStanding({ wave, waveState, waveUntil }: WaitingFacts["operation"]): string {
   if (waveState === "PAUSED")
     return `wave ${wave + 2} starts ${waveUntil === null ? "after a pause" : `at ${waveUntil.toISOString()}`}`;
-  if (waveState === "AWAITING") return `wave ${wave + 2} starts with \`advanceWaves\``;
+  if (waveState === "AWAITING") return `wave ${wave + 2} starts when the waves are advanced`;
   return `wave ${wave + 1} is running`;
 }
 

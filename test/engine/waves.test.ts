@@ -226,7 +226,7 @@ describe("too many failures in waves", () => {
         finishedAt: null,
         wave: fails - 1,
         waveBy: "engine",
-        waveReason: expect.stringMatching(new RegExp(`^${fails} nodes? failed and maxFailures is ${fails - 1}`)),
+        waveReason: expect.stringMatching(new RegExp(`^${fails} nodes? failed and at most ${fails - 1} may`)),
       });
       // Streams report an operation only if its revision has changed.
       expect(halted.revision).toBeGreaterThan(before.revision);

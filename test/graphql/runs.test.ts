@@ -178,7 +178,7 @@ describe("Run.waiting", () => {
     );
     const { waiting, state } = await waitsFor(uuid, "HOLD");
     expect([state, waiting.until, waiting.position]).toEqual(["HOLDING", null, null]);
-    expect(waiting.description).toBe("The run is on hold (look at the cables). Release it with `releaseHolds`.");
+    expect(waiting.description).toBe("The run is on hold (look at the cables). Release the hold to go on.");
     await ask("releaseHolds", "ReleaseHoldsInput", { work: { operationId: uuid } });
     expect(await ostler.operationEnds(uuid)).toBe("SUCCEEDED");
   });
@@ -294,7 +294,7 @@ describe("Run.waiting", () => {
     await ask("haltWaves", "HaltWavesInput", { operationId: uuid, reason: "smoke in the rack" });
     expect((await runs(uuid))[1]?.waiting).toMatchObject({
       reason: "WAVE_HALTED",
-      description: "The waves of the operation are halted (smoke in the rack); continue with `resumeWaves`.",
+      description: "The waves of the operation are halted (smoke in the rack); resume them to go on.",
     });
     await ask("resumeWaves", "ResumeWavesInput", { operationId: uuid });
     gate.open();

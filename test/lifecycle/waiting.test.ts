@@ -46,7 +46,7 @@ const CASES = [
     facts: facts({ waitReason: "TIME", wakeAt: AT, isAborting: true }),
     reason: "ABORTING",
     until: null,
-    says: "The run is being ended: deploy.boot_system is canceled and undone, and the power is set. If that does not end, abort with `mode: FORCE`.",
+    says: "The run is being ended: deploy.boot_system is canceled and undone, and the power is set. If that does not end, abort it by force.",
   },
   {
     why: "parked for a time",
@@ -108,14 +108,14 @@ const CASES = [
     facts: facts({ state: "HOLDING", waitReason: "HOLD", hasDisappeared: true }),
     reason: "HOLD",
     until: null,
-    says: "The run is on hold. Release it with `releaseHolds`. Monitoring has reported the node as disappeared: abort the run if the node will not come back.",
+    says: "The run is on hold. Release the hold to go on. Monitoring has reported the node as disappeared: abort the run if the node will not come back.",
   },
   {
     why: "on hold",
     facts: facts({ state: "HOLDING", waitReason: "HOLD", step: "engine.hold", holdReason: "look at the cables" }),
     reason: "HOLD",
     until: null,
-    says: "The run is on hold (look at the cables). Release it with `releaseHolds`.",
+    says: "The run is on hold (look at the cables). Release the hold to go on.",
   },
   {
     why: "queued for a worker",
@@ -185,14 +185,14 @@ const CASES = [
     facts: facts({ state: "QUEUED", wave: 1, operation: { waveState: "AWAITING", waveUntil: AT } }),
     reason: "WAVE",
     until: null,
-    says: "The run is in wave 2; wave 2 starts with `advanceWaves`.",
+    says: "The run is in wave 2; wave 2 starts when the waves are advanced.",
   },
   {
     why: "queued while the waves are halted",
     facts: facts({ state: "QUEUED", operation: { waveState: "HALTED", waveReason: "3 nodes failed." } }),
     reason: "WAVE_HALTED",
     until: null,
-    says: "The waves of the operation are halted (3 nodes failed); continue with `resumeWaves`.",
+    says: "The waves of the operation are halted (3 nodes failed); resume them to go on.",
   },
   {
     why: "parked by maintenance",

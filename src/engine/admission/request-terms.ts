@@ -62,7 +62,7 @@ export function termsFlaws(terms: RequestTerms): Refusal[] {
 /** The flaws of a rollout as a whole; that of a restart has parts of the earlier request. */
 export function rolloutFlaws({ waves, onFailure }: Rollout): Refusal[] {
   const message =
-    "CLEAN_UP_ALL ends the operation with the first failure. With waves.maxFailures use CLEAN_UP_FAILED or LEAVE.";
+    "CLEAN_UP_ALL ends the operation with the first failure. With a limit of failures for the waves use CLEAN_UP_FAILED or LEAVE.";
   return flawIf(waves?.maxFailures !== undefined && onFailure === "CLEAN_UP_ALL", message, ["input", "onFailure"]);
 }
 

@@ -73,13 +73,13 @@ export async function settleWaves(transaction: Transaction, parts: StartParts, o
       return;
     case "HALT": {
       const failures = await countUnforgiven(transaction.tx, operation);
-      const waveReason = `${failures} ${failures === 1 ? "node" : "nodes"} failed and maxFailures is ${waves.maxFailures}, so no further node starts. Continue with resumeWaves, or stop the operation.`;
+      const waveReason = `${failures} ${failures === 1 ? "node" : "nodes"} failed and at most ${waves.maxFailures} may, so no further node starts. Resume the waves, or stop the operation.`;
       return halt(transaction, operation, { waveReason, waveBy: ENGINE });
     }
     case "AWAIT":
       return updateOperation(transaction.tx, operation.id, {
         waveState: "AWAITING",
-        waveReason: `Wave ${wave + 1} of ${waves.sizes.length} has ended. Start the next one with advanceWaves.`,
+        waveReason: `Wave ${wave + 1} of ${waves.sizes.length} has ended. The next one waits until the waves are advanced.`,
         waveBy: ENGINE,
       });
     case "PAUSE":
@@ -200,7 +200,7 @@ async function steerFlaw(reader: Reader, operation: OperationRow, action: WaveAc
   if (interrupt !== null) return `is being ${interrupt === "STOP" ? "stopped" : "aborted"}.`;
   if (action === "RESUME") return waveState === "HALTED" ? null : `is not halted (${waveState}).`;
   if (action === "HALT" || (await nextQueuedWave(reader, id, wave)) !== null) return null;
-  return `is at its last wave already.${waveState === "HALTED" ? " Start the rest of it with resumeWaves." : ""}`;
+  return `is at its last wave already.${waveState === "HALTED" ? " Resume the waves to start the rest of it." : ""}`;
 }
 
 interface Steering {
