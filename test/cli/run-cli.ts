@@ -6,6 +6,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 export const PROGRAM = fileURLToPath(new URL("../../packages/cli/src/ostler.ts", import.meta.url));
+/** For a shell. */
+export const COMMAND = `${process.execPath} ${PROGRAM}`;
 /** Has no contexts. */
 export const HOME = mkdtempSync(join(tmpdir(), "ostler-cli-home-"));
 
@@ -61,4 +63,30 @@ export function startCli(args: readonly string[], environment: Readonly<Record<s
     },
     interrupt: () => void child.kill("SIGINT"),
   };
+}
+
+/** What is typed, each when the text before it has been printed. */
+export type Keys = readonly (readonly [after: string, keys: string | (() => string)])[];
+
+/** Runs a command on a pseudo-terminal. */
+export async function onTerminalOf(
+  url: string,
+  command: string,
+  keys: Keys,
+  size = "stty cols 60 rows 20",
+): Promise<{ readonly code: number | null; readonly screen: string }> {
+  const child = spawn("script", ["-qefc", `${size}; ${COMMAND} ${command}`, "/dev/null"], {
+    env: { PATH: process.env["PATH"], HOME, OSTLER_URL: url, TERM: "xterm", SHELL: "/bin/bash" },
+  });
+  let screen = "";
+  let typed = 0;
+  child.stdout.on("data", (data: Buffer) => {
+    screen += data.toString();
+    const [after, text] = keys[typed] ?? [];
+    if (after === undefined || !screen.includes(after)) return;
+    typed += 1;
+    child.stdin.write(typeof text === "function" ? text() : (text ?? ""));
+  });
+  const code = await new Promise<number | null>((resolve) => child.on("close", resolve));
+  return { code, screen };
 }

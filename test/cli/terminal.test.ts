@@ -1,5 +1,5 @@
 /** The command line in a real bash, and on a real terminal. */
-import { execFile, execFileSync, spawn } from "node:child_process";
+import { execFile, execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
@@ -12,14 +12,15 @@ import { BASH_COMPLETION, completions } from "../../packages/cli/src/completion.
 import { aGate } from "../support/builders.ts";
 import { eventually } from "../support/eventually.ts";
 import { registeredNode, serviceUnderTest } from "../support/service.ts";
-import { HOME, PROGRAM } from "./run-cli.ts";
+import { COMMAND, HOME, onTerminalOf } from "./run-cli.ts";
+import type { Keys } from "./run-cli.ts";
 
 const ostler = await serviceUnderTest();
 afterAll(() => ostler[Symbol.asyncDispose]());
 writeFileSync(join(HOME, "completion"), BASH_COMPLETION);
 // A program that is not packed, on a busy machine, starts too slowly for a prompt.
 writeFileSync(join(HOME, "patient-completion"), BASH_COMPLETION.replace("-t 0.45", "-t 20"));
-const COMMAND = `${process.execPath} ${PROGRAM}`;
+const onTerminal = (command: string, keys: Keys, size?: string) => onTerminalOf(ostler.url, command, keys, size);
 
 /** The words that bash offers at the end of a line. */
 async function completed(line: string, url = ostler.url, file = "patient-completion"): Promise<string[]> {
@@ -162,28 +163,6 @@ echo $(( (\${EPOCHREALTIME/[^0-9]/} - started) / 1000 ))`;
   expect(Number(stdout)).toBeGreaterThan(400);
   expect(Number(stdout)).toBeLessThan(1000);
 });
-
-/** Runs a command on a pseudo-terminal; `keys` are typed when the text before them has been printed. */
-async function onTerminal(
-  command: string,
-  keys: readonly (readonly [after: string, keys: string | (() => string)])[],
-  size = "stty cols 60 rows 20",
-): Promise<{ readonly code: number | null; readonly screen: string }> {
-  const child = spawn("script", ["-qefc", `${size}; ${COMMAND} ${command}`, "/dev/null"], {
-    env: { PATH: process.env["PATH"], HOME, OSTLER_URL: ostler.url, TERM: "xterm", SHELL: "/bin/bash" },
-  });
-  let screen = "";
-  let typed = 0;
-  child.stdout.on("data", (data: Buffer) => {
-    screen += data.toString();
-    const [after, text] = keys[typed] ?? [];
-    if (after === undefined || !screen.includes(after)) return;
-    typed += 1;
-    child.stdin.write(typeof text === "function" ? text() : (text ?? ""));
-  });
-  const code = await new Promise<number | null>((resolve) => child.on("close", resolve));
-  return { code, screen };
-}
 
 test("on a terminal a verb asks: y does what was shown, n and Ctrl-C send nothing", async () => {
   const name = await registeredNode(ostler, "AVAILABLE");

@@ -258,7 +258,8 @@ export async function* followDocument(
       lostSince ??= Date.now();
       if (!isReported && Date.now() - lostSince > OUTAGE_MS) {
         isReported = true;
-        server.report(`No connection for ${durationText((Date.now() - lostSince) / 1000)}: ${error.message}`);
+        const since = durationText((Date.now() - lostSince) / 1000);
+        server.report(`${server.url} has not answered for ${since}. The command continues when it does.`);
       }
     }
     position.lost();

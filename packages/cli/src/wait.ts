@@ -116,7 +116,8 @@ async function followRuns(
 ): Promise<void> {
   try {
     const position = createChangeMap<Run>() as Position;
-    const items = follow(session.server, "runChanges", { variables: { operation }, position, signal, isPatient: true });
+    const server = { ...session.server, report: () => {} };
+    const items = follow(server, "runChanges", { variables: { operation }, position, signal, isPatient: true });
     for await (const { run } of items) if (run) view.run(run);
   } catch {
     // The operation is followed on its own: it reports what is wrong with the connection.
@@ -141,8 +142,10 @@ function resultOf(operations: readonly Operation[], { wantsEnd = false }: WaitOp
     const { uuid, kind, state, totalCount, failedCount, startedAt, finishedAt, firstFailure } = operation;
     const took =
       startedAt && finishedAt ? ` in ${durationText((Date.parse(finishedAt) - Date.parse(startedAt)) / 1000)}` : "";
-    const failures = failedCount > 0 ? `, ${failedCount} failed: ostler operations get ${uuid.slice(0, 8)}` : "";
-    warn(`operation ${uuid.slice(0, 8)}  ${kind} ${state}  ${plural(totalCount, "node")}${took}${failures}`);
+    const id = uuid.slice(0, 8);
+    const failures = failedCount > 0 ? `, ${failedCount} failed: ostler operations get ${id}` : "";
+    const next = /^(STOPPED|ABORTED)$/.test(state) ? `; to go on: ostler operations restart ${id}` : "";
+    warn(`operation ${id}  ${kind} ${state}  ${plural(totalCount, "node")}${took}${failures}${next}`);
     if (firstFailure && GROUP_FAILURES.has(firstFailure.code)) warn(`${firstFailure.code}: ${firstFailure.message}`);
     if (state.startsWith("SUCCEEDED")) return EXIT.done;
     if (/^(STOPPED|ABORTED)$/.test(state)) return wantsEnd ? EXIT.done : EXIT.ended;
