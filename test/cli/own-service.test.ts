@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, expect, test } from "vitest";
+import { eventually } from "../support/eventually.ts";
 import { serviceUnderTest } from "../support/service.ts";
 import { aCertificate, tlsFiles } from "../support/tls-files.ts";
 import { HOME } from "./run-cli.ts";
@@ -34,8 +35,12 @@ test("with the settings of a service each command finds it, and trusts its certi
 
 test("completion finds it too", async () => {
   await command("clusters", "create", "own-cluster");
-  const { stdout } = await command("__complete", "clusters", "apply", "own");
-  expect(stdout).toBe("own-cluster\n");
+  // A completion waits for the service for a moment only, and then offers nothing.
+  const offered = await eventually("a word is offered", async () => {
+    const { stdout } = await command("__complete", "clusters", "apply", "own");
+    return stdout !== "" && stdout;
+  });
+  expect(offered).toBe("own-cluster\n");
 });
 
 test("at another address the certificate is not trusted", async () => {

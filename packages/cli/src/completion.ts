@@ -11,21 +11,22 @@ import { resolveEndpoint } from "./contexts.ts";
 import { REQUESTS } from "./requests.ts";
 import type { Answers } from "./requests.ts";
 
-/** Bash must neither evaluate what is typed nor what is printed: words go through arguments and lines. */
+/**
+ * Bash must neither evaluate what is typed nor what is printed: words go through arguments and lines. It splits words
+ * at spaces alone, since a colon and an equals sign belong to a word, but replaces only what follows the last of these.
+ * The prompt comes back after 450 ms, also if the program waits for longer.
+ */
 export const BASH_COMPLETION = `# Completion of ostler for bash: save it, or run: source <(ostler completion bash)
 _ostler_complete() {
   local line word=\${COMP_LINE:0:COMP_POINT} prefix
   local -a words
   COMPREPLY=()
-  # Words as bash splits them at spaces alone: a colon and an equals sign belong to a word.
   read -r -a words <<< "$word"
   [[ $word == *[[:space:]] ]] && words+=("")
   prefix=\${words[-1]}
-  # The prompt comes back, also if the program waits for longer.
   while IFS= read -r -t 0.45 line; do
     COMPREPLY+=("$line")
   done < <("\${words[0]/#\\~/$HOME}" __complete "\${words[@]:1}" 2>/dev/null)
-  # Bash replaces only what follows the last colon or equals sign.
   if [[ $prefix == *[:=]* && $COMP_WORDBREAKS == *:* ]]; then
     prefix=\${prefix%"\${prefix##*[:=]}"}
     COMPREPLY=("\${COMPREPLY[@]#"$prefix"}")
@@ -36,7 +37,7 @@ _ostler_complete() {
 complete -F _ostler_complete ostler
 `;
 
-/** Of the service and of a command that prints the token. Bash waits for 450 ms, the start of the program included. */
+/** Of the service and of a command that prints the token; bash waits for the start of the program too. */
 const ANSWER_MS = 350;
 const NAMES_MAX = 200;
 
