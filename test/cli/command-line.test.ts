@@ -310,6 +310,58 @@ describe("verbs", () => {
     expect(await ostler.operationEnds(id)).toBe("SUCCEEDED");
   });
 
+  test("nodes why names what helps: the end of a maintenance, the missing work, and nothing for a node in service", async () => {
+    const [enrolled = ""] = await ostler.register(1, {});
+    const active = await registeredNode(ostler, "ACTIVE");
+    const kept = await registeredNode(ostler, "ACTIVE");
+    await cli(["nodes", "set-maintenance", kept, "--reason", "fan"]);
+    const { out } = await cli(["nodes", "why", enrolled, active, kept]);
+    expect(out).toContain(`next: ostler nodes commission ${enrolled}\n`);
+    expect(out).toContain(`${active}  ACTIVE  needs nothing\n`);
+    expect(out).toContain(`in maintenance: fan; next: ostler nodes clear-maintenance ${kept}\n`);
+  });
+
+  test("refusals are in words of the command line, not of the API", async () => {
+    const active = await registeredNode(ostler, "ACTIVE");
+    const { err } = await cli(["nodes", "deploy", active, "--yes"]);
+    expect(err).toContain("Send --reinstall to erase its system and install again, or use `ostler nodes redeploy`.");
+  });
+
+  test("nodes watch reports unknown names, and that there are no nodes", async () => {
+    const watch = startCli(["nodes", "watch", "nope-7"], { OSTLER_URL: ostler.url });
+    await watch.printed("Unknown nodes, skipped: nope-7");
+    watch.interrupt();
+    expect(await watch.ended).toMatchObject({ code: 130, out: "", err: expect.stringContaining("No nodes.") });
+  });
+
+  test("operations log reports that there are no lines, and --wait how stopped work goes on", async () => {
+    const gate = aGate();
+    const name = await registeredNode(ostler, "AVAILABLE", { "deploy.prepare": { gate: gate.name } });
+    const id = await ostler.begin("deployNodes", [name]);
+    await gate.arrivals();
+    expect(await cli(["operations", "log", id, name])).toMatchObject({
+      code: 0,
+      out: "",
+      err: expect.stringContaining("no lines"),
+    });
+    await cli(["operations", "stop", name]);
+    gate.open();
+    const { code, err } = await cli(["operations", "watch", id]);
+    expect(code).toBe(3);
+    expect(err).toMatch(/; to go on: ostler operations restart [0-9a-f]{8}\n$/);
+  });
+
+  test.each([
+    ["get nodes", "nodes get"],
+    ["describe node u1", "nodes show"],
+    ["nodes list", "nodes get"],
+    ["cluster get", "clusters get"],
+    ["operations logs 1 u1", "operations log"],
+  ])("%j of other programs names the command that is meant", async (words, meant) => {
+    const { code, err } = await cli(words.split(" "));
+    expect({ code, err }).toEqual({ code: 64, err: expect.stringContaining(`Use \`ostler ${meant}\`.`) });
+  });
+
   test("nodes maintenance and nodes update name the commands that are meant", async () => {
     expect((await cli(["nodes", "maintenance", "u1"])).err).toMatch(/nodes redeploy.*nodes set-maintenance/);
     const { code, err } = await cli(["nodes", "update", "u1"]);

@@ -10,7 +10,7 @@ import { expandRange } from "../../packages/cli/src/ranges.ts";
 import { readInput, readSelection } from "../../packages/cli/src/selection.ts";
 import { safe, safeJson, table } from "../../packages/cli/src/text.ts";
 import { extraVariables, share } from "../../packages/cli/src/values.ts";
-import { NODE_VERBS as CLI_VERBS } from "../../packages/cli/src/verbs.ts";
+import { commandWords, NODE_VERBS as CLI_VERBS } from "../../packages/cli/src/verbs.ts";
 import { NODE_VERBS, verbOf } from "../../src/lifecycle/verbs.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "ostler-cli-"));
@@ -24,6 +24,15 @@ function errorOf(work: () => unknown): CliError {
   }
   throw new Error("It was accepted.");
 }
+
+test.each([
+  ["Send the request with force: true.", "Send the request with --force."],
+  ["or use `redeployNodes`, or updateSite.", "or use `ostler nodes redeploy`, or `ostler site set`."],
+  ["abort with mode: FORCE; use `mode: AFTER_STEP`", "abort with --mode force; use --mode after-step"],
+  ["The BMC says: readPower failed, code: BUSY", "The BMC says: readPower failed, code: BUSY"],
+])("the sentence %j is %j on the command line", (sentence, words) => {
+  expect(commandWords(sentence)).toBe(words);
+});
 
 test("standard input whose writer is slow is read to its end", () => {
   const pipe = join(folder, "pipe");

@@ -49,7 +49,7 @@ export const GLOBAL_FLAGS: readonly Flag[] = [
   { form: "--context <name>", text: "service of a context" },
   { form: "--server <url>", text: "address of the service" },
   { form: "--json", text: "print JSON, with the names of the schema" },
-  { form: "--output <form>", text: "table, names or json", words: ["table", "names", "json"] },
+  { form: "-o, --output <form>", text: "table, names or json", words: ["table", "names", "json"] },
   { form: "--columns <names>", text: "columns of a table" },
   { form: "--no-headers", text: "no head of a table" },
   { form: "--sort <field>", text: "order of nodes: name, state, cluster, updated, created; -name for descending" },
@@ -171,7 +171,7 @@ const interruptions = [...INTERRUPTIONS, RESTART].map((verb): Command => ({
   flags: [...SELECTION, ...verbFlags(verb)],
   async run(session, args, flags) {
     const input = inputOf(verb, flags);
-    const selection = requireSelection(readSelection(args, flags));
+    const selection = requireSelection(readSelection(args, flags), "an operation by its ID, or ");
     const request = { ...input, work: await workSelector(session, args, selection) };
     return verb.mutation === "restart"
       ? startWork(session, RESTART, request, flags)
@@ -227,7 +227,7 @@ export const COMMANDS: readonly Command[] = [
     path: "nodes register",
     args: ["<file>"],
     summary: "Register the nodes of a file with the input of `registerNodes`, as JSON; - for standard input.",
-    example: "nodes register nodes.json",
+    example: `nodes register - <<< '{"nodes": [{"name": "u07", "driver": {"redfish": {"address": "10.0.0.7"}}}]}'`,
     run: (session, [file = ""]) => fleet.registerNodes(session, file),
   },
   ...nodeVerbs,

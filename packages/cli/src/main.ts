@@ -6,7 +6,7 @@ import type { Command, Flag, Flags } from "./command.ts";
 import { setOwnService } from "./contexts.ts";
 import { CliError, EXIT, messageOf } from "./exit.ts";
 import { installInterrupt, openSession, warn } from "./session.ts";
-import { OTHER_WORDS } from "./verbs.ts";
+import { OTHER_WORDS, SAME_WORDS } from "./verbs.ts";
 
 const GROUPS: Readonly<Record<string, string>> = {
   nodes: "list, watch, change and work on nodes",
@@ -41,9 +41,9 @@ async function exitCodeOf(args: readonly string[]): Promise<number> {
     process.stdout.write(words.map((word) => `${word}\n`).join(""));
     return EXIT.done;
   }
-  const [group, word = ""] = args;
-  if (group === "nodes" && Object.hasOwn(OTHER_WORDS, word)) {
-    warn(OTHER_WORDS[word] ?? "");
+  const other = otherWords(args);
+  if (other !== null) {
+    warn(other);
     return EXIT.usage;
   }
   let code: number = EXIT.done;
@@ -57,6 +57,19 @@ async function exitCodeOf(args: readonly string[]): Promise<number> {
     warn(messageOf(error));
     return error instanceof CliError ? error.exitCode : EXIT.failed;
   }
+}
+
+/** What stands here for the command of another program; null if the words are not known from one. */
+function otherWords([first = "", second = ""]: readonly string[]): string | null {
+  const given = `${first} ${second}`.trim();
+  if (Object.hasOwn(OTHER_WORDS, given)) return OTHER_WORDS[given] ?? null;
+  const [one, two] = [first, second].map((word) => (Object.hasOwn(SAME_WORDS, word) ? SAME_WORDS[word] : word));
+  const meant = [`${one} ${two}`, `${two} ${one}`, `${two}s ${one}`].find((words) =>
+    COMMANDS.some(({ path }) => path === words),
+  );
+  return meant === undefined || meant === given
+    ? null
+    : `The command \`${given}\` does not exist. Use \`ostler ${meant}\`.`;
 }
 
 /** Only the group of the command is whole, and only the command itself has its flags: the others cost time. */

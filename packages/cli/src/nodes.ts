@@ -6,7 +6,7 @@ import { filterOf } from "./selection.ts";
 import type { Selection } from "./selection.ts";
 import { chooseColumns, pages, print, printJson, printTable, warn } from "./session.ts";
 import type { Column, Session } from "./session.ts";
-import { commandOf } from "./verbs.ts";
+import { commandOf, commandWords } from "./verbs.ts";
 import { paint, safe, safeJson, stateColor, timeText } from "./text.ts";
 
 type Node = Answers["nodes"]["nodes"]["nodes"][number];
@@ -136,6 +136,9 @@ function fieldText(value: unknown): string {
     .join("  ");
 }
 
+/** What helps most, if it is allowed; the first leads on. */
+const NEXT = ["releaseHolds", "restart", "commissionNodes"];
+
 /** Why each node is as it is, and what can be done. */
 export async function explainNodes(session: Session, selection: Selection | null): Promise<number> {
   const found = new Set<string>();
@@ -151,7 +154,10 @@ export async function explainNodes(session: Session, selection: Selection | null
     const allowed = actions.filter(
       (one) => one.allowed && one.mutation !== "abort" && (currentRun || one.mutation !== "stop"),
     );
-    const action = allowed.find(({ mutation }) => mutation === "restart") ?? allowed[0];
+    const action = [...(maintenance ? ["clearMaintenance"] : []), ...NEXT]
+      .map((wanted) => allowed.find(({ mutation }) => mutation === wanted))
+      .concat(allowed)
+      .find((one) => one !== undefined);
     const run = currentRun ?? (state === "STOPPED" ? transitions.nodes[0]?.run : null);
     const reasons = [
       ...(run?.currentStep
@@ -164,10 +170,12 @@ export async function explainNodes(session: Session, selection: Selection | null
       ...(presence === "DISAPPEARED" ? ["reported as disappeared by monitoring"] : []),
       ...(fault ? [fault.message] : []),
       ...(lastError ? [lastError.message] : []),
-      ...(action ? [`next: ${commandOf(action.mutation)} ${name}`] : []),
     ];
+    // A node that is where it was sent needs nothing: each verb would disturb it.
+    if (/^(ACTIVE|DECOMMISSIONED)$/.test(state) && reasons.length === 0) reasons.push("needs nothing");
+    else if (action) reasons.push(`next: ${commandOf(action.mutation)} ${name}`);
     print(
-      `${safe(name)}  ${session.hasColor ? paint(state, stateColor(state)) : state}  ${safe(reasons.map((reason) => reason.replace(/\.$/, "")).join("; "))}`,
+      `${safe(name)}  ${session.hasColor ? paint(state, stateColor(state)) : state}  ${safe(reasons.map((reason) => commandWords(reason).replace(/\.$/, "")).join("; "))}`,
     );
   }
   if (session.output === "json") printJson(nodes);
@@ -196,7 +204,12 @@ export async function watchNodes(session: Session, selection: Selection | null):
   };
   for await (const item of follow(session.server, "nodeTransitions", { variables, position })) {
     if (item.__typename === "NodeSnapshot") states.push(item);
-    if (item.snapshotComplete === true) for (const one of states.splice(0)) show(one as typeof item);
+    if (item.snapshotComplete === true) {
+      const shown = states.splice(0) as (typeof item)[];
+      shown.forEach(show);
+      if (shown.length === 0) warn("No nodes.");
+      warnUnknown(selection, new Set(shown.map(({ node }) => node?.name.toLowerCase() ?? "")));
+    }
     if (item.__typename === "Transition") show(item);
   }
   return EXIT.done;

@@ -2,10 +2,11 @@
 import { follow, linePosition, send } from "./api.ts";
 import { CliError, EXIT } from "./exit.ts";
 import type { Answers } from "./requests.ts";
-import { chooseColumns, pages, print, printJson, printTable, requireOperation } from "./session.ts";
+import { chooseColumns, pages, print, printJson, printTable, requireOperation, warn } from "./session.ts";
 import type { Column, Session } from "./session.ts";
 import { printFields } from "./nodes.ts";
 import { safe, timeText } from "./text.ts";
+import { commandWords } from "./verbs.ts";
 import { failureText } from "./wait.ts";
 
 type Operation = Answers["operations"]["operations"]["nodes"][number];
@@ -50,7 +51,7 @@ async function showOperation(session: Session, given: string): Promise<number> {
   const { failures, runs, ...fields } = operation;
   printFields(session, session.output === "json" ? operation : fields);
   if (session.output === "json") return EXIT.done;
-  for (const group of failures.groups) print(`${failureText(group)}\n    ${safe(group.remedy)}`);
+  for (const group of failures.groups) print(`${failureText(group)}\n    ${safe(commandWords(group.remedy))}`);
   for (const { nodeName, state, currentStep, failure, waiting } of runs.nodes)
     print(
       safe(
@@ -79,10 +80,12 @@ export async function showLog(
   const lines = [];
   for await (const rows of pages(
     async (after) => (await send(session.server, "runLogPage", { id, after })).run?.log ?? null,
-  ))
-    if (session.output === "json") lines.push(...rows);
-    else rows.forEach(show);
+  )) {
+    lines.push(...rows);
+    if (session.output !== "json") rows.forEach(show);
+  }
   if (session.output === "json") printJson(lines);
+  else if (lines.length === 0) warn(`The log has no lines. To see the work on the node: ostler nodes why ${node}`);
   return EXIT.done;
 }
 

@@ -16,8 +16,6 @@ export interface SelectionFlags {
   readonly all?: boolean;
 }
 
-const KINDS = "Select nodes by names, ranges, @FILE, - for standard input, --filter, --cluster or --all";
-
 /** Null if the command selects nothing. Names are in the given order, each once. */
 export function readSelection(
   words: readonly string[],
@@ -49,9 +47,12 @@ export function readSelection(
   return { kind: "names", names: [...names.values()] };
 }
 
-export function requireSelection(selection: Selection | null): Selection {
-  if (selection === null) throw usageError(`No nodes are selected. ${KINDS}.`);
-  return selection;
+/** `others`: what else the command takes. */
+export function requireSelection(selection: Selection | null, others = ""): Selection {
+  if (selection !== null) return selection;
+  throw usageError(
+    `Nothing is selected. Select ${others}nodes by names, ranges, @FILE, - for standard input, --filter, --cluster or --all.`,
+  );
 }
 
 /** One name per line; empty lines and what follows `#` are left out. */

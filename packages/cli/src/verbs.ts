@@ -4,6 +4,7 @@
  */
 import { INPUT_FIELDS } from "./requests.ts";
 import type { Answers, InputField } from "./requests.ts";
+import { choiceWord } from "./values.ts";
 
 /** Mutations that start work on nodes. */
 export type NodeVerb =
@@ -176,18 +177,53 @@ export const WAVES: readonly Verb<Waves>[] = [
 
 /** Words of other programs, and what stands for them here. */
 export const OTHER_WORDS: Readonly<Record<string, string>> = {
-  maintenance:
-    "The command `nodes maintenance` does not exist. To upgrade nodes use `ostler nodes redeploy`; to refuse work on them use `ostler nodes set-maintenance`.",
-  update:
-    "The command `nodes update` does not exist. To upgrade nodes use `ostler nodes redeploy`; to change labels and other fields use `ostler nodes edit`.",
+  "nodes maintenance":
+    "To upgrade nodes use `ostler nodes redeploy`; to refuse work on them use `ostler nodes set-maintenance`.",
+  "nodes update":
+    "To upgrade nodes use `ostler nodes redeploy`; to change labels and other fields use `ostler nodes edit`.",
+};
+
+/** Words of kubectl and of shells. */
+export const SAME_WORDS: Readonly<Record<string, string>> = {
+  node: "nodes",
+  cluster: "clusters",
+  operation: "operations",
+  list: "get",
+  ls: "get",
+  describe: "show",
+  rm: "delete",
+  logs: "log",
+};
+
+const OTHER_COMMANDS: Readonly<Record<string, string>> = {
+  applyCluster: "clusters apply",
+  updateCluster: "clusters edit",
+  updateSite: "site set",
+  registerNodes: "nodes register",
+  discoverNodes: "discover",
 };
 
 /** The command that sends a mutation, or its name if none does. */
 export function commandOf(mutation: string): string {
   const nodes = [...NODE_VERBS, ...NODE_MARKS].find((verb) => verb.mutation === mutation);
-  const work = [...INTERRUPTIONS, RESTART].find((verb) => verb.mutation === mutation);
-  if (mutation === APPLY.mutation) return "ostler clusters apply";
-  return nodes ? `ostler nodes ${nodes.word}` : work ? `ostler operations ${work.word}` : mutation;
+  const work = [...INTERRUPTIONS, RESTART, ...WAVES].find((verb) => verb.mutation === mutation);
+  const other = Object.hasOwn(OTHER_COMMANDS, mutation) ? OTHER_COMMANDS[mutation] : undefined;
+  const words = nodes ? `nodes ${nodes.word}` : work ? `operations ${work.word}` : other;
+  return words === undefined ? mutation : `ostler ${words}`;
+}
+
+/** A sentence of the service in words of this program: it names mutations, and members of their inputs. */
+export function commandWords(sentence: string): string {
+  return sentence
+    .replaceAll(
+      /`?\b(force|reinstall|mode|from|unknownVariables): (true|[A-Z_]+)\b`?/g,
+      (_, member: string, value: string) => `--${kebab(member)}${value === "true" ? "" : ` ${choiceWord(value)}`}`,
+    )
+    .replaceAll(/`?\b[a-z]+[A-Z]\w*\b`?/g, (word) => {
+      const name = word.replaceAll("`", "");
+      const command = commandOf(name);
+      return command === name ? word : `\`${command}\``;
+    });
 }
 
 export interface InputFlag {

@@ -15,7 +15,7 @@ import { findOperation, pages, print, printJson, warn, withInterrupt } from "./s
 import type { Session } from "./session.ts";
 import { durationText, plural } from "./text.ts";
 import { extraVariables, duration, inputValue, share } from "./values.ts";
-import { hasMember, inputFlags } from "./verbs.ts";
+import { commandWords, hasMember, inputFlags } from "./verbs.ts";
 import type { NodeVerb, Verb } from "./verbs.ts";
 import { awaitOperations } from "./wait.ts";
 
@@ -228,7 +228,7 @@ export function warnErrors(errors: readonly Refusal[]): void {
     const names = missing.length > 0 ? missing : refs;
     const others = Math.max(0, missingCount - missing.length);
     const listed = names.filter((name) => !message.includes(name));
-    warn(`${code}: ${message}`);
+    warn(`${code}: ${commandWords(message)}`);
     if (listed.length > 0) warn(`  ${listed.join(" ")}${others > 0 ? ` and ${others} more` : ""}`);
   }
 }
@@ -242,7 +242,7 @@ interface RefusalGroup {
 
 function refusalLines(refusals: readonly RefusalGroup[]): string[] {
   return refusals.flatMap(({ code, nodeCount, message, examples }) => [
-    `  ${nodeCount} ${code}${nodeCount === 1 ? "" : ", the first"}: ${message}`,
+    `  ${nodeCount} ${code}${nodeCount === 1 ? "" : ", the first"}: ${commandWords(message)}`,
     `    ${examples.map(({ ref }) => ref).join(" ")}${nodeCount > examples.length ? ` and ${nodeCount - examples.length} more` : ""}`,
   ]);
 }
@@ -387,7 +387,8 @@ export async function changeNodes(
   const results = answer.results.flatMap((one) =>
     "error" in one ? [{ ref: one.ref, errors: one.error ? [one.error] : [] }] : [one],
   );
-  for (const { ref, errors } of results) for (const { code, message } of errors) warn(`  ${ref}  ${code}: ${message}`);
+  for (const { ref, errors } of results)
+    for (const { code, message } of errors) warn(`  ${ref}  ${code}: ${commandWords(message)}`);
   const count = "count" in answer ? answer.count : answer.changedCount + answer.unchangedCount;
   if (answer.errors.length > 0) return EXIT.refused;
   const verbText = verb.mutation === "deleteNodes" ? "deleted" : flags.dryRun ? "would be changed" : "changed";
