@@ -291,11 +291,7 @@ function termOf({ text, start }: Word, isStream: boolean): FilterTerm | { readon
 }
 
 /** The values of a list, unquoted, each with its position in the whole text. `field`: null if it has words of its own. */
-function valuesOf(
-  list: string,
-  at: number,
-  field: string | null,
-): Omit<Word, "end">[] | { readonly flaw: FilterFlaw } {
+function valuesOf(list: string, at: number, field: string | null): Omit<Word, "end">[] | { readonly flaw: FilterFlaw } {
   const values: Omit<Word, "end">[] = [];
   let position = 0;
   do {
