@@ -43,8 +43,15 @@ interface Sent {
 
 const TRIES = 3;
 
-/** `leave`: stands beside the button that saves, in place of the one that discards what was typed. */
-export function Editor({ editing, leave }: { readonly editing: Editing; readonly leave?: ReactNode }) {
+interface EditorProps {
+  readonly editing: Editing;
+  /** Why the caller may not save; null if it may. */
+  readonly lack?: string | null;
+  /** Stands beside the button that saves, in place of the one that discards what was typed. */
+  readonly leave?: ReactNode;
+}
+
+export function Editor({ editing, lack = null, leave }: EditorProps) {
   const { fieldsOf, read, save, reread, placeOf, onSaved, groups } = editing;
   /** That the texts were made of. */
   const [base, setBase] = useState(editing.current);
@@ -65,7 +72,7 @@ export function Editor({ editing, leave }: { readonly editing: Editing; readonly
     setBase(now);
     setTexts(mergedTexts(base.texts, texts, now.texts));
   }
-  const canSend = changed.length > 0 && Object.keys(flaws).length === 0 && !isSending;
+  const canSend = lack === null && changed.length > 0 && Object.keys(flaws).length === 0 && !isSending;
 
   async function send(): Promise<void> {
     if (!canSend) return;
@@ -129,7 +136,7 @@ export function Editor({ editing, leave }: { readonly editing: Editing; readonly
         </Group>
       ))}
       <p className={Object.keys(flaws).length === 0 ? "quiet" : "failure"} aria-live="polite">
-        <Text>{changed.length === 0 ? "Nothing is changed." : `Changed: ${changed.join(", ")}`}</Text>
+        <Text>{lack ?? (changed.length === 0 ? "Nothing is changed." : `Changed: ${changed.join(", ")}`)}</Text>
       </p>
       {other.length > 0 && isTouched && (
         <div role="status" className="problem">

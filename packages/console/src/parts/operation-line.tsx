@@ -3,13 +3,14 @@ import { useState } from "react";
 import { Link } from "wouter";
 import type { OperationRow } from "../data/streams.ts";
 import { operationPath } from "../routes.ts";
-import { durationText, numberText } from "../words/numbers.ts";
-import { operationName, waveText } from "../words/operations.ts";
+import { numberText } from "../words/numbers.ts";
+import { interruptRefusal, leftText, operationName, waveText } from "../words/operations.ts";
 import type { Proposal } from "../work/outlook.ts";
 import { WorkDialog } from "../work/work-dialog.tsx";
 import { RunBar } from "./run-bar.tsx";
 import { WorkState } from "./state-badge.tsx";
 import { Text } from "./text.tsx";
+import { WorkButton } from "./work-button.tsx";
 
 interface OperationLineProps {
   readonly operation: OperationRow;
@@ -19,8 +20,7 @@ interface OperationLineProps {
 
 export function OperationLine({ operation, isQuiet = false }: OperationLineProps) {
   const [proposal, setProposal] = useState<Proposal | null>(null);
-  const { id, uuid, state, runCounts, finishedCount, totalCount, failedCount, etaSeconds, interrupt, rollout } =
-    operation;
+  const { id, uuid, state, runCounts, finishedCount, totalCount, failedCount, etaSeconds, rollout } = operation;
   const name = operationName(operation);
   return (
     <div className="operation-line">
@@ -37,17 +37,16 @@ export function OperationLine({ operation, isQuiet = false }: OperationLineProps
         )}
         {rollout && <span>{waveText(rollout)}</span>}
         {state !== "RUNNING" && <WorkState state={state} />}
-        {etaSeconds !== null && <span className="quiet">about {durationText(etaSeconds)} left</span>}
+        {etaSeconds !== null && <span className="quiet">{leftText(operation)}</span>}
       </span>
       {!isQuiet && (
-        <button
-          type="button"
-          disabled={interrupt !== null}
-          title={interrupt === null ? undefined : "It has been stopped or aborted already."}
+        <WorkButton
+          mutation="stop"
+          refusal={interruptRefusal(operation, "stop")}
           onClick={() => setProposal({ mutation: "stop", input: { work: { operationId: id } }, object: name })}
         >
           Stop…
-        </button>
+        </WorkButton>
       )}
       {proposal && (
         <WorkDialog proposal={proposal} version={JSON.stringify(runCounts)} onClose={() => setProposal(null)} />

@@ -17,6 +17,7 @@ import { selection } from "../work/selection.ts";
 import { proposalOf } from "../work/verb-bar.tsx";
 import type { VerbTarget } from "../work/verb-bar.tsx";
 import { Text } from "./text.tsx";
+import { useLack } from "./work-button.tsx";
 
 interface PaletteProps {
   readonly onClose: () => void;
@@ -31,10 +32,12 @@ export function Palette({ onClose, onPropose }: PaletteProps) {
   const { items: nodes } = useStore(fleet);
   const { items: operations } = useStore(running);
   const target = useMemo(() => targetOf(path, nodes), [path, nodes]);
+  const lack = useLack();
+  const verbs = VERBS.filter(({ mutation }) => lack(mutation) === null);
   const found = useMemo(
     () =>
       paletteMatches(text, [
-        ...(target ? VERBS.map(({ action, name }) => verbEntry(action, `${name} ${target.object}…`)) : []),
+        ...(target ? verbs.map(({ action, name }) => verbEntry(action, `${name} ${target.object}…`)) : []),
         ...SCREENS.map(([to, label]) => ({ kind: "Screen", label, target: to }) as const),
         ...(UUID.test(text.trim()) ? [operationEntry(`Operation ${text.trim()}`, text.trim())] : []),
         ...[...operations.values()].map((operation) => operationEntry(operationName(operation), operation.uuid)),

@@ -18,6 +18,7 @@ import { usePages } from "../parts/use-pages.ts";
 import type { Page } from "../parts/use-pages.ts";
 import { VirtualList } from "../parts/virtual-list.tsx";
 import type { Column } from "../parts/virtual-list.tsx";
+import { WorkButton, useLack } from "../parts/work-button.tsx";
 import { clusterPath, nodePath, nodesPath, useParameters } from "../routes.ts";
 import { hostGroupsOf } from "../words/clusters.ts";
 import {
@@ -146,28 +147,20 @@ function Deployment({ row: { name, state, revision, nodeCounts }, members }: Dep
   return (
     <section aria-label="Deployment">
       <div className="buttons">
+        <WorkButton
+          mutation="stop"
+          refusal={stopRefusal}
+          onClick={() => setProposal({ mutation: "stop", input: { work: { cluster: { name } } }, object: name })}
+        >
+          Stop deployment…
+        </WorkButton>
         <span className="with-reason">
-          <button
-            type="button"
-            disabled={stopRefusal !== null}
-            aria-describedby={stopRefusal === null ? undefined : "why-stop"}
-            onClick={() => setProposal({ mutation: "stop", input: { work: { cluster: { name } } }, object: name })}
-          >
-            Stop deployment…
-          </button>
-          {stopRefusal !== null && (
-            <small id="why-stop" className="quiet">
-              {stopRefusal}
-            </small>
-          )}
-        </span>
-        <span className="with-reason">
-          <button
-            type="button"
+          <WorkButton
+            mutation="applyCluster"
             onClick={() => setProposal({ mutation: "applyCluster", input: { cluster: { name } }, object: name })}
           >
             Deploy changes…
-          </button>
+          </WorkButton>
           {pending && (
             <small className="quiet">
               {pending.count === 0 && "Every free node is as the cluster wants it."}
@@ -210,10 +203,12 @@ function editingOf(
 function Wanted({ detail }: { readonly detail: Detail }) {
   const images = useRequest("images", {}).data?.images.nodes.map(({ name }) => name) ?? [];
   const known = detail.image ? new Set([detail.image.name, ...images]) : images;
+  const lack = useLack()("updateCluster");
   return (
     <section aria-labelledby="wanted">
       <h2 id="wanted">Image and variables</h2>
       <Editor
+        lack={lack}
         editing={{
           ...editingOf(detail, wantedTexts),
           fieldsOf: () => wantedFields([...known]),
@@ -278,9 +273,9 @@ function HostGroups({ members, detail, runs }: GroupsProps) {
         ))}
       </ul>
       <div className="buttons">
-        <button type="button" onClick={() => setOpen(true)}>
+        <WorkButton mutation="updateCluster" onClick={() => setOpen(true)}>
           Edit host groups…
-        </button>
+        </WorkButton>
       </div>
       {isOpen && (
         <EditDialog
@@ -348,8 +343,8 @@ function Members({ cluster, members, runs }: MembersProps) {
       </p>
       <Selected selected={selected} items={new Map(rows.map((row) => [row.id, row]))} where="cluster">
         {ids.length > 0 && (
-          <button
-            type="button"
+          <WorkButton
+            mutation="removeMembers"
             onClick={() =>
               setRemoved({
                 mutation: "removeMembers",
@@ -360,7 +355,7 @@ function Members({ cluster, members, runs }: MembersProps) {
             }
           >
             Remove from the cluster…
-          </button>
+          </WorkButton>
         )}
       </Selected>
       {removed && <WorkDialog proposal={removed} onClose={() => setRemoved(null)} />}

@@ -17,6 +17,7 @@ import { RunSteps } from "../parts/run-steps.tsx";
 import { NodeState, WorkState } from "../parts/state-badge.tsx";
 import { Text } from "../parts/text.tsx";
 import { Time } from "../parts/time.tsx";
+import { WorkButton } from "../parts/work-button.tsx";
 import { clusterPath, nodePath, operationPath, useParameters } from "../routes.ts";
 import { NODE_FIELDS, nodePlace, nodeTexts, readNode } from "../words/edits.ts";
 import { errorText, marksOf } from "../words/nodes.ts";
@@ -252,23 +253,11 @@ function EditNode({ node }: { readonly node: NodeDetail }) {
       if (typeof input["name"] === "string") navigate(nodePath(input["name"]));
     },
   };
-  // Protection is a field too, so it needs the same rights.
-  const forbidden = node.actions.find(({ action, code }) => action === "PROTECT" && code === "FORBIDDEN");
   return (
-    <div className="with-reason">
-      <button
-        type="button"
-        disabled={forbidden !== undefined}
-        aria-describedby={forbidden && "why-edit"}
-        onClick={() => setOpen(true)}
-      >
+    <div>
+      <WorkButton mutation="updateNodes" onClick={() => setOpen(true)}>
         Edit…
-      </button>
-      {forbidden && (
-        <small id="why-edit" className="quiet">
-          <Text>{(forbidden.reason ?? "").replace("The action PROTECT", "An edit")}</Text>
-        </small>
-      )}
+      </WorkButton>
       {isOpen && <EditDialog title={`Edit ${name}`} editing={editing} onClose={() => setOpen(false)} />}
     </div>
   );

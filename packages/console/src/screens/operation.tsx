@@ -14,10 +14,18 @@ import { Text } from "../parts/text.tsx";
 import { Time } from "../parts/time.tsx";
 import { VirtualList } from "../parts/virtual-list.tsx";
 import type { Column } from "../parts/virtual-list.tsx";
+import { WorkButton } from "../parts/work-button.tsx";
 import { nodePath, operationPath, useParameters } from "../routes.ts";
 import { progressSentence } from "../words/forecasts.ts";
-import { durationText, numberText, plural } from "../words/numbers.ts";
-import { interruptRefusal, operationName, restartRefusal, waveText } from "../words/operations.ts";
+import { numberText, plural } from "../words/numbers.ts";
+import {
+  interruptRefusal,
+  leftText,
+  operationName,
+  restartRefusal,
+  waveText,
+  wavesRefusal,
+} from "../words/operations.ts";
 import { RUN_ORDER, sentenceCase, urgencyOf, workFamilyOf } from "../words/states.ts";
 import { nodeCountOf, runText } from "../words/runs.ts";
 import { WORK } from "../words/verbs.ts";
@@ -67,7 +75,7 @@ function Operation({ operation }: { readonly operation: OperationRow }) {
             . Ended at <Time at={finishedAt} />
           </>
         )}
-        .{etaSeconds !== null && finishedAt === null && ` About ${durationText(etaSeconds)} left.`}{" "}
+        .{etaSeconds !== null && finishedAt === null && ` ${sentenceCase(leftText(operation))}.`}{" "}
         {detail?.restartOf.map((one) => (
           <Link key={one.uuid} href={operationPath(one.uuid)}>
             It continues another operation.
@@ -139,22 +147,15 @@ function Interrupts({ operation }: { readonly operation: OperationRow }) {
     <section aria-label="Interrupt and continue">
       <div className="buttons">
         {buttons.map(([mutation, refusal]) => (
-          <span key={mutation} className="with-reason">
-            <button
-              type="button"
-              className={mutation === "abort" ? "danger" : undefined}
-              disabled={refusal !== null}
-              aria-describedby={refusal === null ? undefined : `why-${mutation}`}
-              onClick={() => setProposal({ mutation, input, object: operationName(operation) })}
-            >
-              {WORK[mutation].name}…
-            </button>
-            {refusal !== null && (
-              <small id={`why-${mutation}`} className="quiet">
-                {refusal}
-              </small>
-            )}
-          </span>
+          <WorkButton
+            key={mutation}
+            mutation={mutation}
+            refusal={refusal}
+            isDangerous={mutation === "abort"}
+            onClick={() => setProposal({ mutation, input, object: operationName(operation) })}
+          >
+            {WORK[mutation].name}…
+          </WorkButton>
         ))}
       </div>
       {interrupt !== null && (
@@ -194,7 +195,7 @@ function Waves({ operation }: { readonly operation: OperationRow }) {
   const [proposal, setProposal] = useState<Proposal | null>(null);
   const { id, rollout, finishedAt } = operation;
   if (!rollout) return null;
-  const { state, wave, sizes, reason, until, maxFailures } = rollout;
+  const { wave, sizes, reason, until, maxFailures } = rollout;
   return (
     <section aria-labelledby="waves">
       <h2 id="waves">Waves</h2>
@@ -212,14 +213,14 @@ function Waves({ operation }: { readonly operation: OperationRow }) {
       </p>
       <div className="buttons" hidden={finishedAt !== null}>
         {WAVE_ACTIONS.map((mutation) => (
-          <button
+          <WorkButton
             key={mutation}
-            type="button"
-            disabled={mutation === "haltWaves" ? state === "HALTED" : mutation === "resumeWaves" && state !== "HALTED"}
+            mutation={mutation}
+            refusal={wavesRefusal(mutation, rollout)}
             onClick={() => setProposal({ mutation, input: { operationId: id }, object: "" })}
           >
             {WORK[mutation].name}…
-          </button>
+          </WorkButton>
         ))}
       </div>
       {proposal && <WorkDialog proposal={proposal} onClose={() => setProposal(null)} />}

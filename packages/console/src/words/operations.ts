@@ -1,5 +1,5 @@
 /** Operations and their waves, in few words. */
-import { plural } from "./numbers.ts";
+import { durationText, plural } from "./numbers.ts";
 import { sentenceCase } from "./states.ts";
 
 interface Operation {
@@ -23,6 +23,28 @@ interface Rollout {
 export function waveText({ state, wave, waves }: Rollout): string {
   const now = state === "RUNNING" || state === "ENDED" ? "" : `, ${sentenceCase(state).toLowerCase()}`;
   return `wave ${wave} of ${waves}${now}`;
+}
+
+/** Why a request for waves would be refused or do nothing; null if it may be sent. */
+export function wavesRefusal(
+  mutation: "haltWaves" | "resumeWaves" | "advanceWaves",
+  { state, wave, waves }: Rollout,
+): string | null {
+  const isHalted = state === "HALTED";
+  if (mutation === "haltWaves") return isHalted ? "The waves are halted." : null;
+  if (mutation === "resumeWaves") return isHalted ? null : "The waves are not halted.";
+  return wave >= waves && !isHalted ? "This is the last wave." : null;
+}
+
+interface Unfinished {
+  readonly etaSeconds: number | null;
+  readonly runCounts: readonly { readonly state: string; readonly count: number }[];
+}
+
+/** The estimate does not know for how long runs in a queue wait for slots of the service. */
+export function leftText({ etaSeconds, runCounts }: Unfinished): string {
+  const isQueued = runCounts.some(({ state, count }) => state === "QUEUED" && count > 0);
+  return `${isQueued ? "at least" : "about"} ${durationText(etaSeconds ?? 0)} left`;
 }
 
 /** Why an operation cannot be stopped or aborted now; null if it may be. */

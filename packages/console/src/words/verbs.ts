@@ -81,6 +81,18 @@ export function isWork(mutation: string): mutation is WorkMutation {
   return Object.hasOwn(WORK, mutation);
 }
 
+/** Each includes those before it. */
+const SCOPES = ["READ", "OPERATE", "MANAGE", "ADMIN"];
+/** They change what is registered or set up; the others work with it. */
+const MANAGING = ["updateNodes", "addMembers", "removeMembers", "deleteNodes", "updateCluster"];
+
+/** Why a caller with this scope may not send a mutation; null if it may, and for a scope of a newer service. */
+export function lackOf(mutation: string, scope: string | null): string | null {
+  const needed = MANAGING.includes(mutation) ? "MANAGE" : "OPERATE";
+  const rank = SCOPES.indexOf(scope ?? "");
+  return rank < 0 || rank >= SCOPES.indexOf(needed) ? null : `It requires the scope ${needed}; yours is ${scope}.`;
+}
+
 /** In the order of how far they go. */
 export const ABORT_MODES = {
   NOW: { name: "Now", meaning: "ends a step that may be cut, waits for one that ends at its boundary." },

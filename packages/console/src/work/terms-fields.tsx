@@ -31,7 +31,7 @@ const DEVICES = {
 };
 const UNTIL = { "": "Active: deployed", AVAILABLE: "Available: cleaned" };
 const POLICIES = {
-  "": "as the service has it",
+  "": "by default",
   LEAVE: "leave it",
   CLEAN_UP_FAILED: "clean it up",
   CLEAN_UP_ALL: "clean all up",

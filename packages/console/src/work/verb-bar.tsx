@@ -1,6 +1,6 @@
 /** The verbs for one node or a selection: the most frequent at once, the others on demand. */
-import { useState } from "react";
-import { Text } from "../parts/text.tsx";
+import { useId, useState } from "react";
+import { WorkButton, useLack } from "../parts/work-button.tsx";
 import { VERBS, WORK } from "../words/verbs.ts";
 import type { Verb } from "../words/verbs.ts";
 import { selectionOf } from "./outlook.ts";
@@ -53,51 +53,39 @@ export function proposalOf({ mutation, input = {} }: Verb, { ids, object, cluste
 
 export function VerbBar({ target, verdicts }: VerbBarProps) {
   const [proposal, setProposal] = useState<Proposal | null>(null);
+  const id = useId();
+  const lack = useLack();
+  const lacks = [...new Set(VERBS.flatMap(({ mutation }) => lack(mutation) ?? []))];
   const buttons = (verbs: readonly Verb[]) =>
-    verbs.map((verb) => (
-      <VerbButton
-        key={verb.action}
-        verb={verb}
-        refusal={refusalOf(verb, verdicts)}
-        onClick={() => setProposal(proposalOf(verb, target))}
-      />
-    ));
+    verbs.map((verb) => {
+      const { action, mutation, name } = verb;
+      const index = lacks.indexOf(lack(mutation) ?? "");
+      return (
+        <WorkButton
+          key={action}
+          mutation={mutation}
+          refusal={refusalOf(verb, verdicts)}
+          reasonId={index < 0 ? undefined : `${id}-${index}`}
+          isDangerous={action === "ABORT" || action === "DELETE"}
+          onClick={() => setProposal(proposalOf(verb, target))}
+        >
+          {name}…
+        </WorkButton>
+      );
+    });
   return (
     <section aria-label={`Verbs on ${target.object}`} className="verb-bar">
       <div className="buttons">{buttons(VERBS.slice(0, FIRST))}</div>
+      {lacks.map((reason, index) => (
+        <small key={reason} id={`${id}-${index}`} className="quiet">
+          {reason}
+        </small>
+      ))}
       <details>
         <summary>More verbs</summary>
         <div className="buttons">{buttons(VERBS.slice(FIRST))}</div>
       </details>
       {proposal && <WorkDialog proposal={proposal} onClose={() => setProposal(null)} />}
     </section>
-  );
-}
-
-interface VerbButtonProps {
-  readonly verb: Verb;
-  /** Why it is disabled; null if it is not. */
-  readonly refusal: string | null;
-  readonly onClick: () => void;
-}
-
-function VerbButton({ verb: { action, name }, refusal, onClick }: VerbButtonProps) {
-  return (
-    <span className="with-reason">
-      <button
-        type="button"
-        className={action === "ABORT" || action === "DELETE" ? "danger" : undefined}
-        disabled={refusal !== null}
-        aria-describedby={refusal === null ? undefined : `why-${action}`}
-        onClick={onClick}
-      >
-        {name}…
-      </button>
-      {refusal !== null && (
-        <small id={`why-${action}`} className="quiet">
-          <Text>{refusal}</Text>
-        </small>
-      )}
-    </span>
   );
 }
