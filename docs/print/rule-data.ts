@@ -2341,8 +2341,17 @@ export const RULES: readonly RuleSection[] = [
       },
       {
         id: "R-1339",
-        rule: "What needs attention begins with nodes that failed; nodes that only differ from what their cluster wants come last.",
+        rule: "What needs attention begins with nodes that failed. Nodes that only differ from what their cluster wants are a list of their own, which takes no place from it.",
       },
+      {
+        id: "R-1391",
+        rule: "A button whose request the caller's roles do not allow is disabled, with the scope that it needs.",
+      },
+      {
+        id: "R-1392",
+        rule: "On the map a node whose last work failed is failed until other work moves it, also after a clean-up, but not in maintenance.",
+      },
+      { id: "R-1393", rule: "A request for waves that would do nothing is disabled, with the reason." },
       {
         id: "R-1338",
         rule: "After a clean-up that succeeded, the page of a node shows the work that failed, with its log.",

@@ -3,14 +3,27 @@ import { describe, expect, test } from "vitest";
 import { parseFilter, toNodeFilter } from "../../packages/client/src/filter-language.ts";
 import { NODE_STATES } from "../../packages/client/src/node-state.ts";
 import { partOfPath, readParameters, writeParameters } from "../../packages/console/src/parameters.ts";
-import { byUrgency, filterOf, groupKey, groupText } from "../../packages/console/src/words/attention.ts";
+import { PROBLEMS, byUrgency, filterOf, groupKey, groupText } from "../../packages/console/src/words/attention.ts";
 import { errorText, nodeSentence } from "../../packages/console/src/words/nodes.ts";
 import { agoText, durationText, plural, timeText, withLocalTimes } from "../../packages/console/src/words/numbers.ts";
-import { operationName, restartRefusal, waveText } from "../../packages/console/src/words/operations.ts";
+import {
+  leftText,
+  operationName,
+  restartRefusal,
+  waveText,
+  wavesRefusal,
+} from "../../packages/console/src/words/operations.ts";
 import { explainingRun, nodeCountOf, runName, runText } from "../../packages/console/src/words/runs.ts";
 import { cut, plainText } from "../../packages/console/src/words/plain-text.ts";
 import { signInReason } from "../../packages/console/src/words/sign-in.ts";
-import { FAMILIES, familyOf, sentenceCase, workFamilyOf } from "../../packages/console/src/words/states.ts";
+import {
+  FAMILIES,
+  familyOf,
+  nodeFamilyOf,
+  sentenceCase,
+  workFamilyOf,
+} from "../../packages/console/src/words/states.ts";
+import { ATTENTION_KINDS } from "../../src/lifecycle/attention.ts";
 
 describe("text of machines [R-1175]", () => {
   test.each([
@@ -57,6 +70,20 @@ describe("states", () => {
       "rest",
     ]);
     expect(workFamilyOf("NEW")).toBe("rest");
+  });
+
+  const failure = { message: "no space left" };
+  test.each([
+    ["AVAILABLE", failure, null, "failed"],
+    ["ACTIVE", failure, null, "failed"],
+    ["AVAILABLE", null, null, "rest"],
+    ["AVAILABLE", failure, { reason: "a disk comes" }, "rest"],
+    ["CLEANING", failure, null, "working"],
+    ["DEPLOY_FAILED", failure, { reason: "a disk comes" }, "failed"],
+    ["STOPPED", failure, null, "aside"],
+  ])("a node that was cleaned up after a failure is on the map as failed: %s %o %o [R-1392]", (...given) => {
+    const [state, lastError, maintenance, family] = given;
+    expect(nodeFamilyOf({ state, lastError, maintenance })).toBe(family);
   });
 
   test("states are shown in sentence case", () => {
@@ -151,9 +178,10 @@ describe("lines", () => {
     expect(new Set([...keys, groupKey({ ...group, cluster: { name: "a" }, operation: null })]).size).toBe(3);
   });
 
-  test("what is broken comes first, and nodes that are only new come last [R-1339]", () => {
-    const kinds = ["PENDING_CHANGES", "FAILED", "STOPPED", "FAULT"].map((kind) => ({ kind }));
-    expect(byUrgency(kinds).map(({ kind }) => kind)).toEqual(["FAILED", "FAULT", "STOPPED", "PENDING_CHANGES"]);
+  test("what is broken comes first, and nodes that are only new stand apart [R-1339]", () => {
+    const kinds = ["STOPPED", "FAILED", "STUCK", "FAULT"].map((kind) => ({ kind }));
+    expect(byUrgency(kinds).map(({ kind }) => kind)).toEqual(["FAILED", "FAULT", "STOPPED", "STUCK"]);
+    expect([...PROBLEMS, "PENDING_CHANGES"].toSorted()).toEqual(Object.keys(ATTENTION_KINDS).toSorted());
   });
 
   test.each([
@@ -178,6 +206,21 @@ describe("lines", () => {
     expect(operationName({ kind: "COMMISSION", totalCount: 12, cluster: { name: "turin" } })).toBe("Commission turin");
     expect(operationName({ kind: "INSPECT", totalCount: 12, cluster: null })).toBe("Inspect 12 nodes");
     expect(waveText({ state: "HALTED", wave: 2, waves: 3 })).toBe("wave 2 of 3, halted");
+  });
+
+  test.each([
+    ["RUNNING", 2, [null, "The waves are not halted.", null]],
+    ["AWAITING", 2, [null, "The waves are not halted.", null]],
+    ["RUNNING", 3, [null, "The waves are not halted.", "This is the last wave."]],
+    ["HALTED", 3, ["The waves are halted.", null, null]],
+  ])("requests for waves that would do nothing are disabled: %s in wave %d of 3 [R-1393]", (state, wave, refusals) => {
+    const mutations = ["haltWaves", "resumeWaves", "advanceWaves"] as const;
+    expect(mutations.map((mutation) => wavesRefusal(mutation, { state, wave, waves: 3 }))).toEqual(refusals);
+  });
+
+  test("an estimate that no queue is part of is a lower bound as long as nodes are queued", () => {
+    const left = (count: number) => leftText({ etaSeconds: 90, runCounts: [{ state: "QUEUED", count }] });
+    expect([left(1), left(0)]).toEqual(["at least 2 min left", "about 2 min left"]);
   });
 
   const run = {

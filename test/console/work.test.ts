@@ -10,7 +10,7 @@ import {
 } from "../../packages/console/src/words/plans.ts";
 import type { VerbPlan } from "../../packages/console/src/words/plans.ts";
 import { NO_TERMS, failureSentence, objectOf, readTerms } from "../../packages/console/src/words/terms.ts";
-import { VERBS, WORK, isWork, workName } from "../../packages/console/src/words/verbs.ts";
+import { VERBS, WORK, isWork, lackOf, workName } from "../../packages/console/src/words/verbs.ts";
 import { markOutlook, outlookOf, selectionOf } from "../../packages/console/src/work/outlook.ts";
 
 const PLAN: VerbPlan & { readonly failureConsequence: string | null; readonly onFailure: string } = {
@@ -35,6 +35,19 @@ const PLAN: VerbPlan & { readonly failureConsequence: string | null; readonly on
     },
   ],
 };
+
+test.each([
+  ["stop", [true, false, false]],
+  ["applyCluster", [true, false, false]],
+  ["setRetired", [true, false, false]],
+  ["deleteNodes", [true, true, false]],
+  ["addMembers", [true, true, false]],
+  ["updateCluster", [true, true, false]],
+])("%s is disabled for a caller whose roles do not allow it [R-1391]", (mutation, lacks) => {
+  expect(["READ", "OPERATE", "MANAGE"].map((scope) => lackOf(mutation, scope) !== null)).toEqual(lacks);
+  expect(lackOf(mutation, "READ")).toMatch(/^It requires the scope (OPERATE|MANAGE); yours is READ\.$/);
+  expect([lackOf(mutation, null), lackOf(mutation, "ADMIN"), lackOf(mutation, "NEWER")]).toEqual([null, null, null]);
+});
 
 const answer = (accepted: readonly boolean[], more: object = {}) => ({
   planHash: "hash",

@@ -9,6 +9,7 @@ import { RequestError, request } from "./request.ts";
 import type { Variables } from "./request.ts";
 import { currentToken } from "./session.ts";
 import { createSignal } from "./signal.ts";
+import { PROBLEMS } from "../words/attention.ts";
 
 export type NodeRow = NonNullable<Answers["nodeChanges"]["item"]["node"]>;
 export type OperationRow = NonNullable<Answers["operationChanges"]["item"]["operation"]>;
@@ -92,7 +93,11 @@ export const running: Store<ItemsView<OperationRow>> = followChanges(connection,
   filter: { states: UNFINISHED },
 });
 export const clusters: Store<ItemsView<ClusterRow>> = followChanges(connection, CLUSTERS, {});
-export const attention: Store<ValueView<Attention>> = followChanges(connection, ATTENTION, {});
+export const attention: Store<ValueView<Attention>> = followChanges(connection, ATTENTION, { kinds: PROBLEMS });
+/** The service has the largest groups first: clusters with many new nodes would leave no place for a failure. */
+export const pending: Store<ValueView<Attention>> = followChanges(connection, ATTENTION, {
+  kinds: ["PENDING_CHANGES"],
+});
 
 export function useStore<View>(store: Store<View>): View {
   return useSyncExternalStore(store.subscribe, store.getSnapshot);

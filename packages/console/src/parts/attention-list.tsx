@@ -1,5 +1,5 @@
 /** The groups that need a person, what is broken first, each with the action that may help. */
-import { useState } from "react";
+import { useId, useState } from "react";
 import { Link } from "wouter";
 import type { Attention, AttentionGroup } from "../data/streams.ts";
 import { nodePath, nodesPath, operationPath } from "../routes.ts";
@@ -12,17 +12,29 @@ import { WorkDialog } from "../work/work-dialog.tsx";
 import { NodeState } from "./state-badge.tsx";
 import { Text } from "./text.tsx";
 import { Time } from "./time.tsx";
+import { WorkButton } from "./work-button.tsx";
 
-export function AttentionList({ answer }: { readonly answer: Attention }) {
-  const { nodeCount, groups, otherGroupCount } = answer;
-  if (groups.length === 0) return <p className="well">Nothing needs attention.</p>;
+interface AttentionListProps {
+  readonly title: string;
+  readonly answer: Attention;
+  /** Number of groups. */
+  readonly shown?: number;
+}
+
+export function AttentionList({
+  title,
+  answer: { nodeCount, groups, groupCount },
+  shown = Infinity,
+}: AttentionListProps) {
+  const id = useId();
+  const first = byUrgency(groups).slice(0, shown);
   return (
-    <section aria-labelledby="attention" className="attention">
-      <h2 id="attention">
-        Needs attention <b>{numberText(nodeCount)}</b>
+    <section aria-labelledby={id} className="attention">
+      <h2 id={id}>
+        {title} <b>{numberText(nodeCount)}</b>
       </h2>
-      <GroupList groups={byUrgency(groups)} />
-      {otherGroupCount > 0 && <p>and {plural(otherGroupCount, "other group")}</p>}
+      <GroupList groups={first} />
+      {groupCount > first.length && <p>and {plural(groupCount - first.length, "other group")}</p>}
     </section>
   );
 }
@@ -61,9 +73,9 @@ function Group({ group, onPropose }: GroupProps) {
           <b>{numberText(nodeCount)}</b> × <Text>{groupText(group)}</Text>
         </span>
         {proposal && (
-          <button type="button" onClick={() => onPropose(proposal)}>
+          <WorkButton mutation={proposal.mutation} onClick={() => onPropose(proposal)}>
             {WORK[proposal.mutation].name.replace(/ of$/, "")}…
-          </button>
+          </WorkButton>
         )}
       </div>
       <details>

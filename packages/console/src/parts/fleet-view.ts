@@ -2,7 +2,7 @@
 import { useDeferredValue, useMemo, useRef } from "react";
 import { fleet, useStore } from "../data/streams.ts";
 import type { NodeRow } from "../data/streams.ts";
-import { FAMILIES, familyOf } from "../words/states.ts";
+import { FAMILIES, familyOf, nodeFamilyOf } from "../words/states.ts";
 import type { Family } from "../words/states.ts";
 import { isSameOrder, sectionsOf } from "./heat-map-layout.ts";
 import type { MapSection } from "./heat-map-layout.ts";
@@ -36,12 +36,13 @@ export function useFleetView(): FleetView {
 function countsOf(nodes: ReadonlyMap<string, NodeRow>): Pick<FleetView, "states" | "families"> {
   const states = new Map<string, number>();
   const families = new Map<string | null, Record<Family, number>>();
-  for (const { state, cluster } of nodes.values()) {
+  for (const node of nodes.values()) {
+    const { state, cluster } = node;
     states.set(state, (states.get(state) ?? 0) + 1);
     const name = cluster?.name ?? null;
     let counts = families.get(name);
     if (!counts) families.set(name, (counts = { failed: 0, working: 0, waiting: 0, active: 0, rest: 0, aside: 0 }));
-    counts[familyOf(state)] += 1;
+    counts[nodeFamilyOf(node)] += 1;
   }
   const rank = (state: string) => FAMILIES.indexOf(familyOf(state));
   return { states: [...states].toSorted(([a, m], [b, n]) => rank(a) - rank(b) || n - m), families };

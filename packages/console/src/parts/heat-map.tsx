@@ -5,7 +5,7 @@
 import { useEffect, useRef, useState } from "react";
 import type { PointerEvent } from "react";
 import type { NodeRow } from "../data/streams.ts";
-import { FAMILIES, familyOf } from "../words/states.ts";
+import { FAMILIES, nodeFamilyOf } from "../words/states.ts";
 import type { Family } from "../words/states.ts";
 import { cellAt, gridOf } from "./heat-map-layout.ts";
 import type { Grid, MapSection } from "./heat-map-layout.ts";
@@ -48,7 +48,8 @@ export function HeatMap({ section, nodes, width, cell, only, onPoint, onOpen }: 
     const context = canvas.current?.getContext("2d");
     if (!context) return;
     const cells = Int8Array.from(ids, (id) => {
-      const family = familyOf(nodes.get(id)?.state ?? "");
+      const node = nodes.get(id);
+      const family = node ? nodeFamilyOf(node) : "rest";
       return only === null || only === family ? FAMILIES.indexOf(family) : DIMMED;
     });
     const ratio = window.devicePixelRatio;

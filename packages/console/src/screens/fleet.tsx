@@ -1,7 +1,7 @@
 /** The first screen: what is broken, what is happening, and every node. */
 import { useState } from "react";
 import { useLocation } from "wouter";
-import { attention, fleet, running, useStore } from "../data/streams.ts";
+import { attention, fleet, pending, running, useStore } from "../data/streams.ts";
 import type { NodeRow } from "../data/streams.ts";
 import { AttentionList } from "../parts/attention-list.tsx";
 import { useFleetView } from "../parts/fleet-view.ts";
@@ -18,11 +18,13 @@ import type { Family } from "../words/states.ts";
 
 const PARAMETERS = { show: FAMILIES } as const;
 const OPERATIONS_SHOWN = 6;
+const PENDING_SHOWN = 3;
 
 export function FleetScreen() {
   const view = useFleetView();
   const { error } = useStore(fleet);
   const { value } = useStore(attention);
+  const { value: changes } = useStore(pending);
   const { values, unknown, change } = useParameters(PARAMETERS);
   const only = (values.show ?? null) as Family | null;
   const [pointed, setPointed] = useState<NodeRow | null>(null);
@@ -32,7 +34,8 @@ export function FleetScreen() {
       <h1>Fleet</h1>
       <UnknownParameters unknown={unknown} path={FLEET} />
       {error && <Problem error={error} />}
-      {value && <AttentionList answer={value} />}
+      {value && value.groupCount > 0 && <AttentionList title="Needs attention" answer={value} />}
+      {value?.groupCount === 0 && <p className="well">Nothing needs attention.</p>}
       <Counts view={view} only={only} onOnly={(family) => change({ show: family })} />
       <Running />
       {view.isWhole && view.nodes.size === 0 ? (
@@ -45,6 +48,9 @@ export function FleetScreen() {
           onOpen={({ name }) => navigate(nodePath(name))}
           isLinked
         />
+      )}
+      {changes && changes.groupCount > 0 && (
+        <AttentionList title="Not as their cluster wants it" answer={changes} shown={PENDING_SHOWN} />
       )}
       <p className="pointed" aria-hidden="true">
         {pointed && (

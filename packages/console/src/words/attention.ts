@@ -68,9 +68,9 @@ export function filterOf({ kind, cluster }: Pick<Group, "kind" | "cluster">): st
 export const actionName = sentenceCase;
 
 const FIRST = ["FAILED", "FAULT"];
-/** Nothing is wrong with these nodes. */
-const LAST = ["PENDING_CHANGES"];
-const rankOf = ({ kind }: Pick<Group, "kind">) => (FIRST.includes(kind) ? 0 : LAST.includes(kind) ? 2 : 1);
+/** The kinds of groups but for PENDING_CHANGES: nothing is wrong with these nodes. */
+export const PROBLEMS = [...FIRST, ...Object.keys(KINDS).filter((kind) => !FIRST.includes(kind))];
+const rankOf = ({ kind }: Pick<Group, "kind">) => (FIRST.includes(kind) ? 0 : 1);
 
 /** Broken nodes first, then work that waits for a person; the service has the largest groups first. */
 export function byUrgency<One extends Pick<Group, "kind">>(groups: readonly One[]): readonly One[] {

@@ -22,6 +22,18 @@ export function familyOf(state: string): Family {
   return "rest";
 }
 
+interface Node {
+  readonly state: string;
+  readonly lastError: object | null;
+  readonly maintenance: object | null;
+}
+
+/** On the map: a node that was cleaned up after a failure has failed until other work follows. */
+export function nodeFamilyOf({ state, lastError, maintenance }: Node): Family {
+  const family = familyOf(state);
+  return lastError && !maintenance && (family === "rest" || family === "active") ? "failed" : family;
+}
+
 const RUN_FAMILIES: Readonly<Record<string, Family>> = {
   FAILED: "failed",
   ABORTED: "failed",
