@@ -80,9 +80,29 @@ describe("order", () => {
     const rows = (ids: string) => Array.from(ids, (id) => ({ id }));
     const compare = (a: { readonly id: string }, b: { readonly id: string }) => (a.id < b.id ? -1 : 1);
     const items = new Map(rows("dbxa").map((row) => [row.id, row]));
-    const before = rows("dcb");
-    expect(orderRows(before, { items, compare }, true)).toEqual({ rows: rows("dbxa"), movedCount: 2 });
-    expect(orderRows(before, { items, compare }, false)).toEqual({ rows: rows("abdx"), movedCount: 0 });
+    const before = { rows: rows("dcb"), sorted: rows("bcd") };
+    const ordered = rows("abdx");
+    expect(orderRows(before, { items, compare }, true)).toEqual({ rows: rows("dbax"), sorted: ordered, movedCount: 2 });
+    expect(orderRows(before, { items, compare }, false)).toEqual({ rows: ordered, sorted: ordered, movedCount: 0 });
+  });
+
+  test("the order after many changes is that of all rows, though only changed ones are compared", () => {
+    const compare = (a: Key, b: Key) => a.key - b.key || (a.id < b.id ? -1 : 1);
+    interface Key {
+      readonly id: string;
+      readonly key: number;
+    }
+    let order: { rows: readonly Key[]; sorted: readonly Key[] } = { rows: [], sorted: [] };
+    const items = new Map<string, Key>();
+    for (let change = 0; change < 500; change += 1) {
+      // Rows come, change and leave, several between two views.
+      const id = String((change * 37) % 61);
+      if (change % 5 === 4) items.delete(id);
+      else items.set(id, { id, key: (change * 29) % 17 });
+      if (change % 3 > 0) continue;
+      order = orderRows(order, { items, compare }, false);
+      expect(order.rows).toEqual([...items.values()].toSorted(compare));
+    }
   });
 });
 

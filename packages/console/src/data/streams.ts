@@ -50,12 +50,16 @@ export function followNodes(filter: object | null): Store<ItemsView<NodeRow>> {
 }
 
 async function* pagesOf(filter: object | null): AsyncGenerator<ListPage<NodeRow>> {
-  let variables: Variables = { filter, first: FIRST_PAGE };
+  let page = request("fleetPage", { filter, first: FIRST_PAGE });
   for (;;) {
-    const { asOf, nodes, pageInfo } = (await request("fleetPage", variables)).nodes;
+    const { asOf, nodes, pageInfo } = (await page).nodes;
+    // While a page is shown, the service works on the next one.
+    if (pageInfo.hasNextPage) {
+      page = request("fleetPage", { filter, first: PAGE, after: pageInfo.endCursor });
+      page.catch(() => {});
+    }
     yield { asOf, rows: nodes };
     if (!pageInfo.hasNextPage) return;
-    variables = { filter, first: PAGE, after: pageInfo.endCursor };
   }
 }
 

@@ -5,6 +5,8 @@
 
 export interface RowOrder<Row> {
   readonly rows: readonly Row[];
+  /** The same in the order of now. */
+  readonly sorted: readonly Row[];
   /** Rows that are not where the order has them now. */
   readonly movedCount: number;
 }
@@ -34,16 +36,49 @@ interface Rows<Row> {
   readonly compare: (a: Row, b: Row) => number;
 }
 
-/** Sorted; if the order is held, rows keep their places, and new ones come last. */
+/**
+ * Sorted; if the order is held, rows keep their places, and new ones come last. Only rows that are new or have changed
+ * are compared with others: `sorted` are the earlier rows in the same order.
+ */
 export function orderRows<Row extends { readonly id: string }>(
-  before: readonly Row[],
+  { rows, sorted }: Pick<RowOrder<Row>, "rows" | "sorted">,
   { items, compare }: Rows<Row>,
   isHeld: boolean,
 ): RowOrder<Row> {
-  // What was sorted before is nearly sorted still, and then cheap to sort.
-  const kept = before.map(({ id }) => items.get(id)).filter((row) => row !== undefined);
+  const same: Row[] = [];
+  const others: Row[] = [];
+  for (const row of sorted) {
+    const now = items.get(row.id);
+    if (now) (now === row ? same : others).push(now);
+  }
+  if (same.length + others.length < items.size) {
+    const known = new Set([...same, ...others]);
+    for (const row of items.values()) if (!known.has(row)) others.push(row);
+  }
+  const now = merged(same, others.toSorted(compare), compare);
+  if (!isHeld) return { rows: now, sorted: now, movedCount: 0 };
+  const kept = rows.map(({ id }) => items.get(id)).filter((row) => row !== undefined);
   const known = new Set(kept);
-  const all = [...kept, ...[...items.values()].filter((row) => !known.has(row))];
-  const sorted = all.toSorted(compare);
-  return isHeld ? { rows: all, movedCount: movedBetween(all, sorted) } : { rows: sorted, movedCount: 0 };
+  const all = [...kept, ...now.filter((row) => !known.has(row))];
+  return { rows: all, sorted: now, movedCount: movedBetween(all, now) };
+}
+
+/** Both are sorted; `few` has few rows. */
+function merged<Row>(many: readonly Row[], few: readonly Row[], compare: (a: Row, b: Row) => number): readonly Row[] {
+  const rows: Row[] = [];
+  let from = 0;
+  for (const row of few) {
+    let low = from;
+    let high = many.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      const other = many[middle];
+      if (other !== undefined && compare(other, row) <= 0) low = middle + 1;
+      else high = middle;
+    }
+    for (const other of many.slice(from, low)) rows.push(other);
+    rows.push(row);
+    from = low;
+  }
+  return rows.concat(many.slice(from));
 }

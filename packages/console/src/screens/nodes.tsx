@@ -29,6 +29,7 @@ import { Selected } from "../work/selected.tsx";
 import { add, selection, toggle, toggleAll } from "../work/selection.ts";
 
 const PARAMETERS = { filter: null, columns: null, sort: null } as const;
+const NO_ROWS: readonly NodeRow[] = [];
 const BY_NAME: Sort = { by: "name", isDescending: false };
 
 export function NodesScreen() {
@@ -143,18 +144,18 @@ function useMatching({ filter, flaw, isLive }: ReadFilter): Matching {
 /** `reorders`: another number orders the rows though they are held. */
 function useOrder(items: ReadonlyMap<string, NodeRow>, sort: Sort, isHeld: boolean, reorders: number) {
   const content = `${sort.by} ${sort.isDescending} ${reorders}`;
-  const before = useRef<{ readonly rows: readonly NodeRow[]; readonly content: string }>({ rows: [], content: "" });
+  const before = useRef({ rows: NO_ROWS, sorted: NO_ROWS, content: "" });
   const order = useMemo(
     () =>
       orderRows(
-        before.current.rows,
+        before.current.content === content ? before.current : { ...before.current, sorted: [] },
         { items, compare: compareNodes(sort) },
         isHeld && before.current.content === content,
       ),
     [items, content, isHeld],
   );
   useEffect(() => {
-    before.current = { rows: order.rows, content };
+    before.current = { ...order, content };
   }, [order, content]);
   return order;
 }
