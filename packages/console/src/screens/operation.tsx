@@ -200,8 +200,8 @@ function Waves({ operation }: { readonly operation: OperationRow }) {
     <section aria-labelledby="waves">
       <h2 id="waves">Waves</h2>
       <p>
-        {sentenceCase(waveText(rollout))}:{" "}
-        {sizes.map((size, index) => `${index + 1 === wave ? "now " : ""}${numberText(size)}`).join(", ")} nodes.
+        {sentenceCase(waveText(rollout))}. Nodes in each:{" "}
+        {sizes.map((size, index) => `${numberText(size)}${index + 1 === wave ? " (now)" : ""}`).join(", ")}.
         {maxFailures !== null && ` Halts after ${plural(maxFailures + 1, "failure")}.`}{" "}
         {reason !== null && <Text>{reason}</Text>}
         {until !== null && (

@@ -146,13 +146,18 @@ export function restartSentence(plan: PlanSummary): string {
   const keeping = groups.filter(({ steps }) => steps.some(({ state }) => state === "KEPT"));
   const kept = keeping.reduce((total, { nodeCount }) => total + nodeCount, 0);
   const grouped = groups.reduce((total, { nodeCount }) => total + nodeCount, 0);
+  const share = (count: number, one: string, several: string) =>
+    some(count, () => {
+      const who = count < plannedCount ? numberText(count) : count === 1 ? "it" : "all";
+      return `${who} ${count === 1 ? one : several}`;
+    });
   // With more groups than were read, the rest is not known, and nothing is stated about it.
   const how =
     grouped !== plannedCount
       ? null
       : listed([
-          some(kept, (count) => `${numberText(count)} keep${count === 1 ? "s" : ""} the steps that succeeded`),
-          some(plannedCount - kept, (count) => `${numberText(count)} begin${count === 1 ? "s" : ""} again`),
+          share(kept, "keeps the steps that succeeded", "keep the steps that succeeded"),
+          share(plannedCount - kept, "begins its stage again", "begin their stage again"),
         ]);
   const took = duration?.expectedSeconds == null ? "" : `, in about ${durationText(duration.expectedSeconds)}`;
   return [
