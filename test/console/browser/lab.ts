@@ -59,7 +59,7 @@ export async function untilNone(flawsNow: () => Promise<readonly string[]>): Pro
   }
 }
 
-const differing = (what: string, shown: readonly string[], stored: readonly string[]) => {
+export const differing = (what: string, shown: readonly string[], stored: readonly string[]) => {
   const [a, b] = [shown.toSorted().join(", "), stored.toSorted().join(", ")];
   return a === b ? [] : [`${what}: shown ${a}; stored ${b}`];
 };

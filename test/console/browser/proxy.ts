@@ -9,6 +9,8 @@ import type { AddressInfo, Socket } from "node:net";
 
 export interface Proxy extends AsyncDisposable {
   readonly url: string;
+  /** The service, as `http://host:port`; another one has the requests and connections from then on. */
+  target: string;
   /** Requests over HTTP, and WebSockets that were opened. */
   readonly counts: { http: number; sockets: number };
   /** Answers requests of the API with this; null: the service answers. */
@@ -18,9 +20,7 @@ export interface Proxy extends AsyncDisposable {
   cut(): number;
 }
 
-/** `target`: the service, as `http://host:port`. */
 export async function startProxy(target: string): Promise<Proxy> {
-  const { hostname, port } = new URL(target);
   const open = new Set<Socket>();
   const server = createServer((asked, answer) => {
     proxy.counts.http += 1;
@@ -28,15 +28,17 @@ export async function startProxy(target: string): Promise<Proxy> {
     if (replacement && asked.url?.startsWith("/graphql")) {
       asked.resume();
       answer.writeHead(replacement.status, { "content-type": replacement.type }).end(replacement.body);
-    } else passOn(asked, answer, { hostname, port });
+    } else passOn(asked, answer, new URL(proxy.target));
   });
   server.on("upgrade", (asked: IncomingMessage, near: Socket, head: Buffer) => {
     if (proxy.refusesSockets) return near.end("HTTP/1.1 403 Forbidden\r\nconnection: close\r\n\r\n");
     proxy.counts.sockets += 1;
+    const { hostname, port } = new URL(proxy.target);
     passUpgradeOn(asked, near, head, { hostname, port, open });
   });
   const proxy: Proxy = {
     url: "",
+    target,
     counts: { http: 0, sockets: 0 },
     replacement: null,
     refusesSockets: false,
@@ -56,15 +58,12 @@ export async function startProxy(target: string): Promise<Proxy> {
   return Object.assign(proxy, { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` });
 }
 
-interface Target {
-  readonly hostname: string;
-  readonly port: string;
-}
+type Target = Pick<URL, "hostname" | "port">;
 
 /** Passes a request on, and answers as a proxy does for a service that it cannot reach. */
-function passOn(asked: IncomingMessage, answer: ServerResponse, target: Target): void {
+function passOn(asked: IncomingMessage, answer: ServerResponse, { hostname, port }: Target): void {
   const { url: path, method, headers } = asked;
-  const passed = request({ ...target, path, method, headers }, (answered) => {
+  const passed = request({ hostname, port, path, method, headers }, (answered) => {
     answer.writeHead(answered.statusCode ?? 502, answered.headers);
     answered.pipe(answer);
   });

@@ -2,8 +2,9 @@
  * `npm run tool -- console-check`: drives the console in a real browser, against a real service with simulated nodes
  * and a proxy between them that cuts. Prints a line for each check, and finally `N passed, N failed`.
  *
- * Options: --short (150 nodes), --only sign-in,outage (these scenarios alone), --pictures (pictures of each screen in
- * both themes, in `packages/console/screenshots`), --docs (takes the pictures of docs/console.md, and checks nothing).
+ * Options: --short (150 nodes, no scenario of a minute), --only sign-in,outage (these scenarios alone), --pictures
+ * (pictures of each screen in both themes, in `packages/console/screenshots`), --docs (takes the pictures of
+ * docs/console.md, and checks nothing).
  */
 import { spawnSync } from "node:child_process";
 import { mkdirSync } from "node:fs";
@@ -17,6 +18,8 @@ import { openLab } from "./lab.ts";
 
 const CONSOLE = fileURLToPath(new URL("../../../packages/console/", import.meta.url));
 const DOCS = fileURLToPath(new URL("../../../docs/", import.meta.url));
+/** Scenarios of a minute. */
+const LONG = ["tabs"];
 const NODES = { short: 150, long: 2_000 };
 
 const { values } = parseArgs({
@@ -52,7 +55,8 @@ async function main(): Promise<void> {
     await takePictures(browser, DOCS);
     return check("the pictures are taken", []);
   }
-  const names = values.only?.split(",") ?? Object.keys(SCENARIOS);
+  const all = Object.keys(SCENARIOS).filter((name) => !values.short || !LONG.includes(name));
+  const names = values.only?.split(",") ?? all;
   await using lab: Lab = await openLab({
     browser,
     nodes: values.short ? NODES.short : NODES.long,

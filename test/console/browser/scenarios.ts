@@ -9,6 +9,7 @@ import { changesMembers, deploysChanges } from "./cluster-scenarios.ts";
 import { edits, groups } from "./edit-scenarios.ts";
 import { worksByKeys } from "./key-scenarios.ts";
 import { judgeLooks } from "./looks.ts";
+import { survives } from "./tab-scenarios.ts";
 import type { Tab } from "./tab.ts";
 import { filtersAndSelects, goesAnywhere, plansAndBegins } from "./work-scenarios.ts";
 
@@ -346,6 +347,26 @@ async function losesRights({ browser, check }: Lab): Promise<void> {
         () => [`${text} is not shown`],
       );
   check("a page whose caller loses a role shows it", await isShown(/requires the scope OPERATE/));
+  await mutate('mutation { answer: createCluster(input: { name: "lab" }) { errors { message } } }');
+  const enabled = async () => {
+    await page.getByRole("button", { name: "Edit host groups…" }).waitFor();
+    return page.getByRole("button", { name: /…$/ }).and(page.locator("main button:enabled")).allTextContents();
+  };
+  await page.goto(`${service.url}/console/clusters/lab`);
+  check(
+    "no button of a cluster is enabled for a viewer",
+    await untilNone(async () => ((await enabled()).length === 0 ? [] : enabled())),
+  );
+  await roles("operator");
+  check(
+    "an operator may deploy the cluster, and not change it",
+    await untilNone(async () => {
+      const shown = await enabled();
+      return shown.includes("Deploy changes…") && !shown.includes("Edit host groups…") ? [] : shown;
+    }),
+  );
+  await roles("viewer");
+  await page.goto(`${service.url}/console/nodes/n-1`);
   await roles();
   check("one whose caller loses the last role shows who has none", await isShown("Nothing is shown to you"));
   check("and nothing of the fleet", (await page.getByText("n-1").count()) === 0 ? [] : ["n-1 is shown"]);
@@ -414,6 +435,7 @@ export const SCENARIOS: Readonly<Record<string, (lab: Lab) => Promise<void>>> = 
   outage,
   keys: worksByKeys,
   edit: edits,
+  tabs: survives,
   // Last: they register further nodes.
   groups,
   members: changesMembers,

@@ -23,6 +23,8 @@ export interface Service extends AsyncDisposable {
   register(count: number): Promise<void>;
   kill(): Promise<void>;
   start(): Promise<void>;
+  /** Another process with the same database. */
+  replica(): Promise<Pick<Service, "url" | "ask"> & AsyncDisposable>;
   /** CPU time of the process, user and system, in seconds. */
   cpuSeconds(): number;
 }
@@ -38,41 +40,51 @@ export async function startService(...flags: readonly string[]): Promise<Service
   await using making = new AsyncDisposableStack();
   const folder = mkdtempSync(join(tmpdir(), "ostler-example-"));
   making.defer(() => rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }));
-  // Below the range that the kernel assigns to outgoing connections.
-  const port = 20_000 + Math.floor(Math.random() * 6_000) * 2;
+  const port = randomPort();
   making.use(await startEmbedded({ folder, durable: false, tcpPort: port }));
   const databaseUrl = `postgres://ostler@127.0.0.1:${port}/postgres`;
   const sql = postgres(databaseUrl, { max: 2 });
   making.defer(() => sql.end());
   const url = `http://127.0.0.1:${port + 1}`;
   let child: ChildProcess | null = null;
-
-  async function start(): Promise<void> {
+  const spawnAt = (ownPort: number) => {
     const started = spawn(process.execPath, [MAIN, "--plugins", "fake", ...flags], {
       env: {
         PATH: process.env["PATH"],
         DATABASE_URL: databaseUrl,
-        OSTLER_PORT: String(port + 1),
+        OSTLER_PORT: String(ownPort),
         OSTLER_DATA: folder,
         OSTLER_SECRET_KEYS: "off",
         OSTLER_LOG: "warn",
       },
       stdio: ["ignore", "pipe", "inherit"],
     });
-    child = started;
-    await new Promise<void>((ready, fail) => {
-      started.stdout.on("data", (text: Buffer) => text.includes("Ostler is ready") && ready());
+    const ready = new Promise<void>((resolve, fail) => {
+      started.stdout.on("data", (text: Buffer) => text.includes("Ostler is ready") && resolve());
       started.once("exit", (code) => fail(new Error(`The service ended (${code}) before it was ready.`)));
     });
+    return { started, ready };
+  };
+
+  async function start(): Promise<void> {
+    const { started, ready } = spawnAt(port + 1);
+    child = started;
+    await ready;
   }
 
-  async function kill(): Promise<void> {
-    if (child === null || child.exitCode !== null || child.signalCode !== null) return;
-    const ended = once(child, "exit");
-    child.kill("SIGKILL");
-    await ended;
+  async function replica() {
+    const ownPort = randomPort();
+    const { started, ready } = spawnAt(ownPort);
+    await ready;
+    const ownUrl = `http://127.0.0.1:${ownPort}`;
+    return {
+      url: ownUrl,
+      ask: ((text, variables = {}) => ask(ownUrl, text, { variables })) as Service["ask"],
+      [Symbol.asyncDispose]: () => killed(started),
+    };
   }
 
+  const kill = () => killed(child);
   making.defer(kill);
   await start();
   const query: Service["ask"] = (text, variables = {}) => ask(url, text, { variables });
@@ -84,12 +96,23 @@ export async function startService(...flags: readonly string[]): Promise<Service
     register: (count) => register(query, sql, count),
     kill,
     start,
+    replica,
     cpuSeconds() {
       const fields = readFileSync(`/proc/${child?.pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? [];
       return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND;
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
+}
+
+/** Below the range that the kernel assigns to outgoing connections. */
+const randomPort = () => 20_000 + Math.floor(Math.random() * 6_000) * 2;
+
+async function killed(child: ChildProcess | null): Promise<void> {
+  if (child === null || child.exitCode !== null || child.signalCode !== null) return;
+  const ended = once(child, "exit");
+  child.kill("SIGKILL");
+  await ended;
 }
 
 async function register(query: Service["ask"], sql: postgres.Sql, count: number): Promise<void> {
