@@ -97,11 +97,11 @@ export const running: Store<ItemsView<OperationRow>> = followChanges(connection,
   filter: { states: UNFINISHED },
 });
 export const clusters: Store<ItemsView<ClusterRow>> = followChanges(connection, CLUSTERS, {});
-export const attention: Store<ValueView<Attention>> = followChanges(connection, ATTENTION, { kinds: PROBLEMS });
+const followAttention = (kinds: readonly string[], nodesMax: number): Store<ValueView<Attention>> =>
+  followChanges(connection, ATTENTION, { kinds, nodesMax });
+export const attention = followAttention(PROBLEMS, 20);
 /** The service has the largest groups first: clusters with many new nodes would leave no place for a failure. */
-export const pending: Store<ValueView<Attention>> = followChanges(connection, ATTENTION, {
-  kinds: ["PENDING_CHANGES"],
-});
+export const pending = followAttention(["PENDING_CHANGES"], 3);
 
 export function useStore<View>(store: Store<View>): View {
   return useSyncExternalStore(store.subscribe, store.getSnapshot);
