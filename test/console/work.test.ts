@@ -45,7 +45,7 @@ test.each([
   ["updateCluster", [true, true, false]],
 ])("%s is disabled for a caller whose roles do not allow it [R-1391]", (mutation, lacks) => {
   expect(["READ", "OPERATE", "MANAGE"].map((scope) => lackOf(mutation, scope) !== null)).toEqual(lacks);
-  expect(lackOf(mutation, "READ")).toMatch(/^It requires the scope (OPERATE|MANAGE); yours is READ\.$/);
+  expect(lackOf(mutation, "READ")).toMatch(/^It requires (OPERATE|MANAGE); you have READ\.$/);
   expect([lackOf(mutation, null), lackOf(mutation, "ADMIN"), lackOf(mutation, "NEWER")]).toEqual([null, null, null]);
 });
 

@@ -346,7 +346,7 @@ async function losesRights({ browser, check }: Lab): Promise<void> {
         () => [],
         () => [`${text} is not shown`],
       );
-  check("a page whose caller loses a role shows it", await isShown(/requires the scope OPERATE/));
+  check("a page whose caller loses a role shows it", await isShown("It requires OPERATE; you have READ."));
   await mutate('mutation { answer: createCluster(input: { name: "lab" }) { errors { message } } }');
   const enabled = async () => {
     await page.getByRole("button", { name: "Edit host groups…" }).waitFor();

@@ -33,12 +33,15 @@ export async function shownSession(): Promise<ShownSession> {
 }
 
 /** Before the first request: without rights it would be a failed login, of which the audit has a row. */
-export async function lookForRights(): Promise<void> {
+async function lookForRights(): Promise<void> {
   if (token !== null) return;
   // The screens show that the service is away.
   const shown = await shownSession().catch(() => null);
   if (shown?.session === null && shown.isOpen === false) signedOut.set("");
 }
+
+/** Asked for as soon as this module is there. */
+export const rightsAreKnown = lookForRights();
 
 /** The streams begin with the new rights when the page loads again; its address stays. */
 export function signIn(value: string): void {

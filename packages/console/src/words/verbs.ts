@@ -90,7 +90,7 @@ const MANAGING = ["updateNodes", "addMembers", "removeMembers", "deleteNodes", "
 export function lackOf(mutation: string, scope: string | null): string | null {
   const needed = MANAGING.includes(mutation) ? "MANAGE" : "OPERATE";
   const rank = SCOPES.indexOf(scope ?? "");
-  return rank < 0 || rank >= SCOPES.indexOf(needed) ? null : `It requires the scope ${needed}; yours is ${scope}.`;
+  return rank < 0 || rank >= SCOPES.indexOf(needed) ? null : `It requires ${needed}; you have ${scope}.`;
 }
 
 /** In the order of how far they go. */

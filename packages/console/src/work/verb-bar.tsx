@@ -55,35 +55,43 @@ export function VerbBar({ target, verdicts }: VerbBarProps) {
   const [proposal, setProposal] = useState<Proposal | null>(null);
   const id = useId();
   const lack = useLack();
-  const lacks = [...new Set(VERBS.flatMap(({ mutation }) => lack(mutation) ?? []))];
-  const buttons = (verbs: readonly Verb[]) =>
-    verbs.map((verb) => {
-      const { action, mutation, name } = verb;
-      const index = lacks.indexOf(lack(mutation) ?? "");
-      return (
-        <WorkButton
-          key={action}
-          mutation={mutation}
-          refusal={refusalOf(verb, verdicts)}
-          reasonId={index < 0 ? undefined : `${id}-${index}`}
-          isDangerous={action === "ABORT" || action === "DELETE"}
-          onClick={() => setProposal(proposalOf(verb, target))}
-        >
-          {name}…
-        </WorkButton>
-      );
-    });
+  const [first, more] = [VERBS.slice(0, FIRST), VERBS.slice(FIRST)];
+  const lacksOf = (verbs: readonly Verb[]) => [...new Set(verbs.flatMap(({ mutation }) => lack(mutation) ?? []))];
+  const idOf = (reason: string) => `${id}-${reason.replaceAll(/\W/g, "")}`;
+  const buttons = (verbs: readonly Verb[]) => (
+    <div className="buttons">
+      {verbs.map((verb) => {
+        const { action, mutation, name } = verb;
+        const reason = lack(mutation);
+        return (
+          <WorkButton
+            key={action}
+            mutation={mutation}
+            refusal={refusalOf(verb, verdicts)}
+            reasonId={reason === null ? undefined : idOf(reason)}
+            isDangerous={action === "ABORT" || action === "DELETE"}
+            onClick={() => setProposal(proposalOf(verb, target))}
+          >
+            {name}…
+          </WorkButton>
+        );
+      })}
+    </div>
+  );
+  const reasons = (lacks: readonly string[]) =>
+    lacks.map((reason) => (
+      <small key={reason} id={idOf(reason)} className="quiet line">
+        {reason}
+      </small>
+    ));
   return (
     <section aria-label={`Verbs on ${target.object}`} className="verb-bar">
-      <div className="buttons">{buttons(VERBS.slice(0, FIRST))}</div>
-      {lacks.map((reason, index) => (
-        <small key={reason} id={`${id}-${index}`} className="quiet">
-          {reason}
-        </small>
-      ))}
+      {buttons(first)}
+      {reasons(lacksOf(first))}
       <details>
         <summary>More verbs</summary>
-        <div className="buttons">{buttons(VERBS.slice(FIRST))}</div>
+        {buttons(more)}
+        {reasons(lacksOf(more).filter((reason) => !lacksOf(first).includes(reason)))}
       </details>
       {proposal && <WorkDialog proposal={proposal} onClose={() => setProposal(null)} />}
     </section>
