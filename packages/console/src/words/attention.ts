@@ -64,9 +64,6 @@ export function filterOf({ kind, cluster }: Pick<Group, "kind" | "cluster">): st
   return FILTERS[kind] ?? (cluster ? `cluster:"${cluster.name}"` : null);
 }
 
-/** `RESUME_WAVES` → `Resume waves`. */
-export const actionName = sentenceCase;
-
 const FIRST = ["FAILED", "FAULT"];
 /** The kinds of groups but for PENDING_CHANGES: nothing is wrong with these nodes. */
 export const PROBLEMS = [...FIRST, ...Object.keys(KINDS).filter((kind) => !FIRST.includes(kind))];
