@@ -202,6 +202,21 @@ describe("followed stream", () => {
     expect(views.find(({ isWhole }) => !isWhole)?.items.size).toBe(2);
   });
 
+  test("that a stream is live is shown at once, also while other changes are held back", async () => {
+    const [name = ""] = await ostler.register(1);
+    const filter = { name: { eq: name } };
+    async function* pages(): AsyncGenerator<ListPage<Named>> {
+      const { nodes } = await ostler.query<{ nodes: { asOf: string; nodes: Named[] } }>(
+        "query Page($filter: NodeFilter) { nodes(filter: $filter, first: 2) { asOf nodes { id name } } }",
+        { filter },
+      );
+      yield { rows: nodes.nodes, asOf: nodes.asOf };
+    }
+    const { when } = followed(followChanges(connection, NODES, { filter }, { pages, throttleMs: 3_600_000 }));
+    await when("the page is shown", ({ items }) => items.size === 1);
+    await when("it is live", ({ isLive }) => isLive);
+  });
+
   test("a stream that is refused has the error, its code, and no further attempts", async () => {
     const runs = stream<"run", { id: string }, { operation: string }>("run", "state", {
       declared: "$operation: ID!",

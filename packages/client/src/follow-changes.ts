@@ -99,8 +99,10 @@ export function followChanges<Result, Variables>(
     const end = openStream(connection, query, {
       begin: () => ({ ...variables, ...kept.begin() }),
       take(item) {
+        const wasLive = kept.isLive();
         kept.take(item);
-        changed();
+        // A page waits for it, and it happens once for each connection.
+        changed(kept.isLive() && !wasLive);
       },
       lost() {
         kept.lost();
@@ -131,6 +133,7 @@ interface Kept {
   begin(): object;
   take(item: unknown): void;
   lost(): void;
+  isLive(): boolean;
   takeList(rows: readonly unknown[], asOf: string): void;
   view(): object;
 }
@@ -142,6 +145,7 @@ function keptItems(placeholder: Partial<ItemsView<unknown>> | undefined): Kept {
     begin: () => map.begin(),
     take: (item) => map.take(item as ChangeItem<{ readonly id: string }>),
     lost: () => map.lost(),
+    isLive: () => map.isLive,
     takeList: (rows, asOf) => map.takeList(rows as readonly { readonly id: string }[], asOf),
     view: () => ({
       items: map.cursor === null ? before : map.items,
@@ -163,6 +167,7 @@ function keptValue(placeholder: Partial<ValueView<unknown>> | undefined): Kept {
     lost() {
       isLive = false;
     },
+    isLive: () => isLive,
     takeList() {},
     view: () => ({ value, isLive }),
   };

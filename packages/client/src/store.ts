@@ -9,13 +9,13 @@ export interface Store<View> {
 
 /**
  * `start` is called with the first listener; its signal fires after the last one has left. `changed` must be called
- * when the view may be another one.
+ * when the view may be another one; an urgent change does not wait for the throttle.
  */
 export function createStore<View extends object>(
   look: () => View,
   throttleMs = 0,
   start: (signal: AbortSignal) => void = () => {},
-): Store<View> & { changed(): void } {
+): Store<View> & { changed(isUrgent?: boolean): void } {
   const listeners = new Set<() => void>();
   let view = look();
   let stop = new AbortController();
@@ -32,7 +32,11 @@ export function createStore<View extends object>(
   }
 
   return {
-    changed() {
+    changed(isUrgent = false) {
+      if (isUrgent) {
+        clearTimeout(timer);
+        timer = setTimeout(publish);
+      }
       timer ??= setTimeout(publish, Math.max(0, publishedAt + throttleMs - performance.now()));
     },
     getSnapshot: () => view,
