@@ -18,7 +18,6 @@ import type { Family } from "../words/states.ts";
 
 const PARAMETERS = { show: FAMILIES } as const;
 const OPERATIONS_SHOWN = 6;
-const PENDING_SHOWN = 3;
 
 export function FleetScreen() {
   const view = useFleetView();
@@ -50,7 +49,7 @@ export function FleetScreen() {
         />
       )}
       {changes && changes.groupCount > 0 && (
-        <AttentionList title="Not as their cluster wants it" answer={changes} shown={PENDING_SHOWN} />
+        <AttentionList title="Not as their cluster wants it" answer={changes} shown={3} />
       )}
       <p className="pointed" aria-hidden="true">
         {pointed && (
