@@ -1,6 +1,6 @@
 /** The command line of a QEMU machine behind a simulated BMC. */
 import { expect, test } from "vitest";
-import { identityOf, OVMF } from "../../packages/bmc-simulator/src/index.ts";
+import { identityOf, OVMF, qemuDrive } from "../../packages/bmc-simulator/src/index.ts";
 import { qemuArguments, qemuFiles } from "../../packages/bmc-simulator/src/qemu-arguments.ts";
 import type { QemuSettings } from "../../packages/bmc-simulator/src/qemu-arguments.ts";
 
@@ -49,4 +49,10 @@ test("a QEMU machine has the tap of its number, and reads its image by the URL t
 test("a QEMU machine has a disk with errors when its settings name one", () => {
   const line = words({ diskName: (file) => `blkdebug:errors.conf:${file}` }, { target: "Hdd" });
   expect(line.some((word) => word.startsWith("file=blkdebug:errors.conf:/machines/bmc3/disk.img,"))).toBe(true);
+});
+
+test("a QEMU machine has the disk that its BMC reports, so that its erasure is proven", () => {
+  const { id, capacityBytes } = qemuDrive({ directory: "/machines", diskMiB: 2048 });
+  expect(capacityBytes).toBe(2 ** 31);
+  expect(words({}, { target: "Hdd" }).join(" ")).toContain(`serial=${identityOf(3).serialNumber}-${id},`);
 });

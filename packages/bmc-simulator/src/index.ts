@@ -9,7 +9,7 @@ export type { BmcState, Timing } from "./bmc.ts";
 export type { Machine } from "./machine.ts";
 export { qemuMachine } from "./qemu.ts";
 export type { QemuMachine, QemuSettings } from "./qemu.ts";
-export { OVMF } from "./qemu-arguments.ts";
+export { OVMF, qemuDrive } from "./qemu-arguments.ts";
 export { qmp } from "./qmp.ts";
 export { identityOf } from "./hardware.ts";
 export type { SystemIdentity } from "./hardware.ts";

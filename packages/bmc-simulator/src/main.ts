@@ -4,6 +4,7 @@
  */
 import { parseArgs } from "node:util";
 import { startControl } from "./control.ts";
+import { qemuDrive } from "./qemu-arguments.ts";
 import { qemuMachine } from "./qemu.ts";
 import { CREDENTIALS, startFleet } from "./start.ts";
 import type { FleetSettings, SimulatedBmc } from "./start.ts";
@@ -117,7 +118,10 @@ function fleetSettings(values: Values): FleetSettings {
       start === null
         ? { host: "127.0.0.1", port: port === 0 ? 0 : port + number - 1 }
         : { host: addressText(start + number - 1), port },
-    ...(virtual ? { machine: (number, identity) => qemuMachine(virtual, number, identity) } : {}),
+    ...(virtual && {
+      systems: () => ({ drives: [qemuDrive(virtual)] }),
+      machine: (number, identity) => qemuMachine(virtual, number, identity),
+    }),
   };
 }
 

@@ -1,6 +1,7 @@
 /** The command line of a QEMU machine: firmware, devices, and which of them is started first. */
 import { join } from "node:path";
-import type { SystemIdentity } from "./hardware.ts";
+import { driveSerial } from "./hardware.ts";
+import type { Drive, SystemIdentity } from "./hardware.ts";
 import type { BootChoice } from "./machine.ts";
 
 export interface QemuSettings {
@@ -36,6 +37,14 @@ export interface QemuFiles {
 export function qemuFiles(folder: string): QemuFiles {
   const file = (name: string) => join(folder, name);
   return { disk: file("disk.img"), variables: file("vars.fd"), console: file("console.log"), socket: file("qmp") };
+}
+
+export const DISK_MIB = 64;
+
+/** The disk of a machine, for its identity: nothing erases disks that only the BMC sees. */
+export function qemuDrive({ diskMiB = DISK_MIB }: QemuSettings): Drive {
+  const capacityBytes = diskMiB * 2 ** 20;
+  return { id: "0", controller: "RAID.1", model: "Virtual disk", capacityBytes, mediaType: "SSD", protocol: "SATA" };
 }
 
 export interface QemuMachinePlan {
@@ -74,7 +83,10 @@ export function qemuArguments(plan: QemuMachinePlan, boot: BootChoice): string[]
       "-drive",
       `file=${disk},format=raw,if=none,id=disk,cache=unsafe,discard=unmap,detect-zeroes=unmap,werror=report,rerror=report`,
     ],
-    ["-device", `virtio-blk-pci,drive=disk,serial=${identity.serialNumber}-0,bootindex=${index.disk}`],
+    [
+      "-device",
+      `virtio-blk-pci,drive=disk,serial=${driveSerial(identity, qemuDrive(settings))},bootindex=${index.disk}`,
+    ],
     ...media,
     ["-device", `ide-cd,id=cd0,${boot.image === null ? "" : "drive=media,"}bootindex=${index.cd}`],
     ["-netdev", `${netdev},id=network`],

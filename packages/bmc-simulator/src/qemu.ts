@@ -12,7 +12,7 @@ import { mkdirSync, openSync, closeSync, copyFileSync, existsSync, truncateSync,
 import { join } from "node:path";
 import type { SystemIdentity } from "./hardware.ts";
 import type { Machine } from "./machine.ts";
-import { OVMF, qemuArguments, qemuFiles } from "./qemu-arguments.ts";
+import { DISK_MIB, OVMF, qemuArguments, qemuFiles } from "./qemu-arguments.ts";
 import type { QemuFiles, QemuSettings } from "./qemu-arguments.ts";
 import { qmp } from "./qmp.ts";
 
@@ -83,7 +83,7 @@ export function qemuMachine(settings: QemuSettings, number: number, identity: Sy
   };
 }
 
-function prepare({ firmware, diskMiB = 64 }: QemuSettings, folder: string, { disk, variables }: QemuFiles): void {
+function prepare({ firmware, diskMiB = DISK_MIB }: QemuSettings, folder: string, { disk, variables }: QemuFiles): void {
   mkdirSync(folder, { recursive: true });
   if (!existsSync(disk)) {
     writeFileSync(disk, "");

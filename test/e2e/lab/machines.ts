@@ -7,8 +7,8 @@ import { createServer } from "node:http";
 import type { Server } from "node:http";
 import { once } from "node:events";
 import { join } from "node:path";
-import { identityOf, qemuMachine, startFleet } from "../../../packages/bmc-simulator/src/index.ts";
-import type { PresetName, QemuMachine } from "../../../packages/bmc-simulator/src/index.ts";
+import { identityOf, qemuDrive, qemuMachine, startFleet } from "../../../packages/bmc-simulator/src/index.ts";
+import type { PresetName, QemuMachine, QemuSettings } from "../../../packages/bmc-simulator/src/index.ts";
 import { startIpmiLab } from "../../support/ipmi-lab.ts";
 import type { SimulatedBmc } from "../../support/ipmi-lab.ts";
 import { machineAddress } from "./network.ts";
@@ -99,25 +99,22 @@ interface Reached {
 }
 
 function prepare(spec: MachineSpec, number: number, folder: string) {
-  const identity = identityOf(number);
   const starts: string[] = [];
   const media: string[] = [];
   let rules: string | null = null;
   const extra: string[] = [];
-  const vm = qemuMachine(
-    {
-      directory: folder,
-      firmware: spec.firmware,
-      memoryMiB: MEMORY_MIB,
-      diskMiB: DISK_MIB,
-      netdev: "tap,ifname=tap%n,script=no,downscript=no",
-      // Read at each start.
-      extra,
-      diskName: (file) => (rules === null ? file : `blkdebug:${rules}:${file}`),
-    },
-    number,
-    identity,
-  );
+  const settings: QemuSettings = {
+    directory: folder,
+    firmware: spec.firmware,
+    memoryMiB: MEMORY_MIB,
+    diskMiB: DISK_MIB,
+    netdev: "tap,ifname=tap%n,script=no,downscript=no",
+    // Read at each start.
+    extra,
+    diskName: (file) => (rules === null ? file : `blkdebug:${rules}:${file}`),
+  };
+  const identity = identityOf(number, { drives: [qemuDrive(settings)] });
+  const vm = qemuMachine(settings, number, identity);
   const recorded: QemuMachine = {
     ...vm,
     async start(boot) {
