@@ -438,6 +438,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "A step whose driver or agent has already tried again is not retried; its failure says that a restart may succeed.",
       },
       {
+        id: "R-1373",
+        rule: "An agent that gives up a stored image, because the service stood still for long, gets the task once more.",
+      },
+      {
         id: "R-068",
         rule: "A memo is stored: after a wait, or a restart of the service, the step is entered again with it.",
       },

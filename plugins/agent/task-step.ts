@@ -32,6 +32,8 @@ export interface AgentWork<Args extends StepArgs> {
   task(call: AgentCall<Args>, agent: AgentStatus): Promise<AgentTask | { readonly problem: string }>;
   /** The output of the step. */
   output(output: Json, call: AgentCall<Args>): Json;
+  /** Whether the cause of a failure with this code is over, although the agent has tried for long. */
+  hasPassed?(code: string, call: AgentCall<Args>): boolean;
   /** Texts in the messages of the agent that are not to be shown. */
   hidden?(call: AgentCall<Args>): readonly { readonly text: string; readonly by: string }[];
 }
@@ -116,7 +118,8 @@ function ended<Args extends StepArgs>(
   result: z.output<typeof resultSchema>,
 ): StepResult {
   if (result.ok) return { kind: "done", output: work.output(result.output, call) };
-  let { message } = result.error;
+  let { message, retried } = result.error;
+  if (work.hasPassed?.(result.error.code, call) === true) retried = undefined;
   for (const { text, by } of work.hidden?.(call) ?? []) if (text !== "") message = message.replaceAll(text, by);
-  return taskFailure(work.what(call), { ...result.error, message });
+  return taskFailure(work.what(call), { ...result.error, message, retried });
 }

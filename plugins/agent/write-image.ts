@@ -1,5 +1,5 @@
 /** The deploy step that writes the image to the root disk. */
-import type { Json, StepArgs } from "../../src/drivers/driver.ts";
+import type { ImageView, Json, StepArgs } from "../../src/drivers/driver.ts";
 import { abandon } from "./abandon.ts";
 import type { AgentCall, AgentStep } from "./call.ts";
 import { imageProblem, machineProblem } from "./image.ts";
@@ -29,9 +29,14 @@ const writing: AgentWork<StepArgs> = {
     ...(image && { image: { id: image.id, name: image.name, checksum: image.checksum } }),
     ...membersOf(output),
   }),
+  // The service did not serve the image, for example during an upgrade. It has received the failure, so it does now.
+  hasPassed: (code, { image }) => code === "IMAGE_UNREACHABLE" && isStored(image),
   // The address of an image can contain a password.
-  hidden: ({ image }) => (image ? [{ text: image.url, by: `image ${image.name}` }] : []),
+  hidden: ({ image }) => (image && !isStored(image) ? [{ text: image.url, by: `image ${image.name}` }] : []),
 };
+
+/** By the service, at an address without its name. */
+const isStored = (image: ImageView | null) => image?.url.startsWith("/") === true;
 
 export const writeImage: AgentStep = {
   name: "write_image",

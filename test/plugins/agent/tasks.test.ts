@@ -174,6 +174,23 @@ describe("errors of the agent", () => {
     expect(other).not.toHaveProperty("retried");
   });
 
+  test("an agent that gives up a stored image while the service is upgraded gets it once more [R-1373]", async () => {
+    const message = "No content came from https://10.77.0.1:4012/images/1: connection refused";
+    const error = { code: "IMAGE_UNREACHABLE", message, retryable: true, retried: true };
+    const failure = async (url: string) => {
+      using lab = new AgentLab({
+        image: { ...IMAGE, url },
+        answers: { write_image: { task: "t", ok: false, error } },
+      });
+      return (await lab.perform("deploy", "write_image")).result;
+    };
+    const stored = await failure("/images/1");
+    expect(stored).toMatchObject({ kind: "failed", retryable: true });
+    expect(stored).not.toHaveProperty("retried");
+    expect((stored as { reason: string }).reason).toContain(message);
+    expect(await failure(IMAGE.url)).toMatchObject({ retried: true });
+  });
+
   test("an error that the agent does not call retryable is retried only where its cause can pass", async () => {
     for (const [code, retryable] of [
       ["WRITE_FAILED", false],
