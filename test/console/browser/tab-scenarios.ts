@@ -10,7 +10,7 @@ import type { Tab } from "./tab.ts";
 interface Watched {
   readonly screen: string;
   readonly tab: Tab;
-  /** What the page shows beside what the database has. */
+  /** Differences of the page to the database. */
   readonly differs: () => Promise<readonly string[]>;
 }
 
