@@ -10,8 +10,9 @@ import { numberText } from "../words/numbers.ts";
 import { familyOf, sentenceCase } from "../words/states.ts";
 
 const SHOWN = 5;
-/** Heights in pixels: the numbers above the map, the name of a section, the least that cells have. */
-const TOP = 380;
+/** Heights in pixels: the numbers above the map, a line of the lists, the name of a section, the least of the cells. */
+const TOP = 160;
+const LINE = 48;
 const SECTION = 64;
 const HEIGHT_MIN = 200;
 
@@ -19,7 +20,8 @@ export function WallScreen() {
   const view = useFleetView();
   const { value } = useStore(attention);
   const operations = [...useStore(running).items.values()].toSorted((a, b) => (a.createdAt < b.createdAt ? 1 : -1));
-  const height = Math.max(HEIGHT_MIN, window.innerHeight - TOP - SECTION * view.sections.length);
+  const lines = Math.min(SHOWN, value?.groups.length ?? 0) + Math.min(SHOWN, operations.length);
+  const height = Math.max(HEIGHT_MIN, window.innerHeight - TOP - LINE * lines - SECTION * view.sections.length);
   return (
     <div className="screen wall">
       <div className="wall-top">
