@@ -290,7 +290,7 @@ function termOf({ text, start }: Word, isStream: boolean): FilterTerm | { readon
   return { negated, field, operator: sign, values: values.map(({ text: value }) => (words ? toWord(value) : value)) };
 }
 
-/** The values of a list, unquoted, each with its position in the whole text. `field`: null if it has words of its own. */
+/** The values of a list, unquoted, each with its position in the whole text. `field`: null if it lists its words. */
 function valuesOf(list: string, at: number, field: string | null): Omit<Word, "end">[] | { readonly flaw: FilterFlaw } {
   const values: Omit<Word, "end">[] = [];
   let position = 0;
