@@ -2379,6 +2379,15 @@ export const RULES: readonly RuleSection[] = [
         rule: "A failure or an abort of steps on a system in service leaves the power as it is, and no restart installs it again.",
       },
       { id: "R-1049", rule: "An input that is not known starts nothing." },
+      {
+        id: "R-1383",
+        rule: "A variable that is an output is compared by value: what the node took, or had in its place, with what it would take now.",
+      },
+      {
+        id: "R-1384",
+        rule: "A new value of an output is a change for the nodes that took the old one, when no node of its group has that any longer.",
+      },
+      { id: "R-1385", rule: "An output that no ACTIVE node has is an input that is not known." },
       { id: "R-1050", rule: "A changed secret is shown as `changed`; neither value is in a plan, a row or an answer." },
       { id: "R-1051", rule: "Stopped and failed nodes continue from the stage reached, and the plan names the step." },
       {

@@ -2,7 +2,6 @@
  * The inputs of a node's last deployment, compared with what its cluster wants now. Pure: the caller reads the rows,
  * and computes the digests by which secrets are compared.
  */
-import { referenceIn } from "../input/output-references.ts";
 import { isSameJson } from "../../runtime/canonical-json.ts";
 import type { Configuration, DeployedStep, InstalledSystem, StoredJson } from "../../store/records.ts";
 
@@ -13,15 +12,21 @@ export interface WantedInputs {
   /** Digest of the user data, null for none, and whether the request gives it. Absent: not known. */
   readonly userData?: { readonly digest: string | null; readonly isOwn: boolean };
   readonly hostGroup: string | null;
-  readonly variables: ReadonlyMap<string, WantedVariable>;
+  /** Null: not known, because it is an output that no node has. */
+  readonly variables: ReadonlyMap<string, WantedVariable | null>;
   /** The deploy steps up to PROVISIONED, and those after it. Absent: they cannot be planned. */
   readonly steps?: { readonly system: readonly DeployedStep[]; readonly configuration: readonly DeployedStep[] };
 }
 
-interface WantedVariable {
+interface VariableInput {
   readonly value: StoredJson;
   /** Digest of the value, if it is secret. */
   readonly digest: string | null;
+}
+
+export interface WantedVariable extends VariableInput {
+  /** Of an output: what other nodes of the group have. A node that took one of these is as it should be. */
+  readonly others?: readonly VariableInput[];
 }
 
 /** The differences of a node, as texts. An input that is not known differs from nothing. */
@@ -76,7 +81,8 @@ function variableDifferences({ variables }: Configuration, { variables: wanted }
   return names.flatMap((name) => {
     const was = Object.hasOwn(variables, name) ? variables[name] : undefined;
     const is = wanted.get(name);
-    if (was && is && isSameVariable(was, is)) return [];
+    if (is === null) return [];
+    if (was && is && [is, ...(is.others ?? [])].some((one) => isSameVariable(was, one))) return [];
     const isSecret = (was && "digest" in was) || (is && is.digest !== null);
     if (isSecret) return [`variables.${name}: changed`];
     return [`variables.${name}: ${was ? textOf(was.value) : NONE} → ${is ? textOf(is.value) : NONE}`];
@@ -84,9 +90,7 @@ function variableDifferences({ variables }: Configuration, { variables: wanted }
 }
 
 /** A variable that was not secret, and is now, is compared by its value. */
-function isSameVariable(was: Configuration["variables"][string], { value, digest }: WantedVariable): boolean {
-  // An output of another node, fixed when this one began: a new value of it does not configure the node again.
-  if (referenceIn(value)) return true;
+function isSameVariable(was: Configuration["variables"][string], { value, digest }: VariableInput): boolean {
   return "digest" in was ? was.digest === digest : isSameJson(was.value, value);
 }
 

@@ -20,14 +20,18 @@ import { plansByHashes } from "../../store/runs/plans.ts";
 import { newestWork } from "../../store/runs/runs.ts";
 import { SecretError } from "../../store/secrets/keyring.ts";
 import type { Keyring } from "../../store/secrets/keyring.ts";
+import { heldOutputs } from "../input/group-outputs.ts";
+import type { OutputValue } from "../input/group-outputs.ts";
 import { idsOf } from "../input/ids.ts";
+import { referenceIn } from "../input/output-references.ts";
+import type { OutputReference } from "../input/output-references.ts";
 import { HOST_GROUP } from "../input/variables.ts";
 import { chosenList, deployedSteps, variableDigest } from "../plans/deployed-steps.ts";
 import { planSteps } from "../plans/plan.ts";
 import type { ChosenList } from "../plans/plan.ts";
 import type { EffectiveVariables } from "./effective-variables.ts";
 import { inputDifferences } from "./input-differences.ts";
-import type { WantedInputs } from "./input-differences.ts";
+import type { WantedInputs, WantedVariable } from "./input-differences.ts";
 import type { Submission } from "./submission.ts";
 
 /**
@@ -82,7 +86,7 @@ export async function wantedWorkOf(
   const places = await placesOf(reader, nodes);
   const listOf = await chosenLists(reader, new Set(deployments.values()));
   const stepsOf = createStepPlans(basis);
-  const differences = createComparison(basis);
+  const differences = createComparison(basis, createOutputReader(reader, basis));
   const work = new Map<string, WantedWork>();
   const yieldWhenDue = createYielding();
   for (const node of nodes) {
@@ -93,7 +97,7 @@ export async function wantedWorkOf(
       work.set(node.id, unfinishedWork(node, { deployment, chosen, place: places.get(node.id) }));
       continue;
     }
-    const found = deployment && differences(node, deployment, await stepsOf(node, chosen));
+    const found = deployment && (await differences(node, deployment, await stepsOf(node, chosen)));
     work.set(node.id, found ? { ...found, chosen } : NOTHING);
   }
   return ({ id }) => work.get(id) ?? NOTHING;
@@ -206,19 +210,42 @@ function createStepPlans({
 
 type Found = Omit<Extract<WantedWork, { readonly reason: string }>, "chosen">;
 
+/** The values of an output for the nodes of a cluster. */
+type ReadOutput = (clusterId: string, reference: OutputReference) => Promise<readonly OutputValue[]>;
+
+/** Reads each output once. */
+function createOutputReader(reader: Reader, basis: WantedBasis): ReadOutput {
+  const known = new Map<string, ReturnType<ReadOutput>>();
+  return (clusterId, reference) => {
+    const key = JSON.stringify([clusterId, reference.fromGroup, reference.output]);
+    const found = known.get(key) ?? heldOutputs(reader, basis, clusterId, reference);
+    known.set(key, found);
+    return found;
+  };
+}
+
 /** Compares nodes, once for those with equal inputs; null if nothing differs. */
 function createComparison(
   basis: WantedBasis,
-): (node: NodeRow, deployment: NodeDeployment, plan: { readonly key: string; readonly steps: Steps }) => Found | null {
+  readOutput: ReadOutput,
+): (
+  node: NodeRow,
+  deployment: NodeDeployment,
+  plan: { readonly key: string; readonly steps: Steps },
+) => Promise<Found | null> {
   const known = new Map<string, Found | null>();
-  return (node, deployment, { key: stepsKey, steps }) => {
+  return async (node, deployment, { key: stepsKey, steps }) => {
     const variables = basis.variablesOf(node);
     // An input that cannot be read is not known.
     if (variables instanceof SecretError) return null;
     const key = `${node.clusterId} ${deployment.hash} ${variables.hash} ${stepsKey}`;
     const before = known.get(key);
     if (before !== undefined) return before;
-    const wanted = wantedInputs(variables, basis.installOf(node), basis.keyring);
+    const ofOutput = (reference: OutputReference) => readOutput(node.clusterId ?? "", reference);
+    const wanted = {
+      ...wantedSystem(basis.installOf(node), basis.keyring),
+      ...(await wantedConfiguration(variables, basis.keyring, ofOutput)),
+    };
     const made = compared(deployment, { ...wanted, ...(steps && { steps }) }, basis);
     known.set(key, made);
     return made;
@@ -234,22 +261,34 @@ function compared(deployment: NodeDeployment, wanted: WantedInputs, { reinstall 
   return { kind: "CONFIGURE", reason: [...configuration, ...left].join("; ") };
 }
 
-function wantedInputs(
-  { values, secretNames }: EffectiveVariables,
+function wantedSystem(
   { image, userData, hasOwnUserData }: WantedInstall,
   keyring: Keyring,
-): WantedInputs {
-  const { [HOST_GROUP]: hostGroup, ...others } = values;
-  const variables = Object.entries(others).map(([name, value]) => {
-    const digest = secretNames.has(name) ? variableDigest(keyring, name, value) : null;
-    return [name, { value, digest }] as const;
-  });
+): Pick<WantedInputs, "image" | "userData"> {
   return {
     ...(image && { image }),
     ...(userData !== undefined && {
       userData: { digest: userData === null ? null : keyring.digest(userData), isOwn: hasOwnUserData },
     }),
-    hostGroup: typeof hostGroup === "string" ? hostGroup : null,
-    variables: new Map(variables),
   };
+}
+
+/** A variable that is an output has the value that a node takes if it begins now. */
+async function wantedConfiguration(
+  { values, secretNames }: EffectiveVariables,
+  keyring: Keyring,
+  ofOutput: (reference: OutputReference) => Promise<readonly OutputValue[]>,
+): Promise<Pick<WantedInputs, "hostGroup" | "variables">> {
+  const { [HOST_GROUP]: hostGroup, ...others } = values;
+  const variables = new Map<string, WantedVariable | null>();
+  for (const [name, value] of Object.entries(others)) {
+    const reference = referenceIn(value);
+    const found = reference ? await ofOutput(reference) : [{ value, isSecret: false }];
+    const [taken, ...held] = found.map((one) => ({
+      value: one.value,
+      digest: one.isSecret || secretNames.has(name) ? variableDigest(keyring, name, one.value) : null,
+    }));
+    variables.set(name, taken ? { ...taken, ...(held.length > 0 && { others: held }) } : null);
+  }
+  return { hostGroup: typeof hostGroup === "string" ? hostGroup : null, variables };
 }

@@ -5,16 +5,31 @@ import type { Reader } from "../postgres/database.ts";
 import type { JsonObject } from "../records.ts";
 import { keyOfName, nodes } from "../tables.ts";
 
-/** The outputs of the ACTIVE nodes of a group that have any, by name. */
+/** A node that has an output, and that output alone. */
+interface HeldOutput {
+  readonly id: string;
+  readonly isActive: boolean;
+  readonly outputs: JsonObject;
+}
+
+/** The nodes of a group that have an output, ACTIVE ones first, then by name. `first`: at most so many. */
 export async function outputsOfGroup(
   reader: Reader,
-  { clusterId, group }: { readonly clusterId: string; readonly group: string },
-): Promise<{ readonly id: string; readonly outputs: JsonObject }[]> {
+  of: { readonly clusterId: string; readonly fromGroup: string; readonly output: string },
+  first: number,
+): Promise<HeldOutput[]> {
+  const isActive = sql<boolean>`${nodes.state} = 'ACTIVE'`;
+  const value = sql`${nodes.outputs} -> ${of.output}::text`;
   return reader
-    .select({ id: nodes.id, outputs: nodes.outputs })
+    .select({
+      id: nodes.id,
+      isActive,
+      outputs: sql<JsonObject>`jsonb_build_object(${of.output}::text, ${value})`,
+    })
     .from(nodes)
     .where(
-      sql`${inArrayParam(nodes.clusterId, [clusterId])} and ${nodes.hostGroup} = ${group} and ${nodes.state} = 'ACTIVE' and ${nodes.outputs} <> '{}'`,
+      sql`${inArrayParam(nodes.clusterId, [of.clusterId])} and ${nodes.hostGroup} = ${of.fromGroup} and ${value} is not null`,
     )
-    .orderBy(keyOfName(nodes.name));
+    .orderBy(sql`${isActive} desc`, keyOfName(nodes.name))
+    .limit(first);
 }

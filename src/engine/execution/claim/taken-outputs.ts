@@ -1,6 +1,5 @@
 /** Fills in the outputs of other nodes that are variables of a run, when the run begins. They stay as they are then. */
 import { groupOfKey } from "../../../store/nodes/host-groups.ts";
-import { outputsOfGroup } from "../../../store/nodes/node-outputs.ts";
 import type { Tx } from "../../../store/postgres/database.ts";
 import type { JsonObject } from "../../../store/records.ts";
 import { SecretError } from "../../../store/secrets/keyring.ts";
@@ -9,6 +8,7 @@ import type { OpenVariables, VariablesParts } from "../../../store/secrets/secre
 import type { RunRow } from "../../../store/runs/runs.ts";
 import type { NodeRow } from "../../../store/nodes/nodes.ts";
 import { secretTexts } from "../../input/variables.ts";
+import { takenOutput } from "../../input/group-outputs.ts";
 import { referencesIn } from "../../input/output-references.ts";
 import type { OutputReference } from "../../input/output-references.ts";
 
@@ -74,19 +74,16 @@ async function fillIn(
   const { clusterId } = groupOfKey(groupKey);
   const values = { ...variables.values };
   const secretNames = new Set(variables.secretNames);
-  for (const [name, { fromGroup, output }] of references) {
-    const rows = await outputsOfGroup(tx, { clusterId, group: fromGroup });
-    const giver = rows.find(({ outputs }) => Object.hasOwn(outputs, output));
-    const opened = giver && (await decrypted(tx, parts.keyring, SECRETS.nodeOutputs, [[giver.id, giver.outputs]]));
-    const outputs = giver && opened?.get(giver.id);
-    if (outputs === undefined || outputs instanceof SecretError)
+  for (const [name, reference] of references) {
+    const taken = await takenOutput(tx, parts, clusterId, reference);
+    if (taken === null || taken instanceof SecretError)
       return {
         variables,
         filledIn: null,
-        lacks: `its variable ${name} is the output ${output} of host group ${fromGroup}, which ${outputs ? "cannot be decrypted" : "no ACTIVE node of the group has"}. Deploy a node that has it again, then restart`,
+        lacks: `its variable ${name} is the output ${reference.output} of host group ${reference.fromGroup}, which ${taken ? "cannot be decrypted" : "no ACTIVE node of the group has"}. Deploy a node that has it again, then restart`,
       };
-    values[name] = outputs[output] ?? null;
-    if (namesOfSecrets(giver?.outputs ?? {}, parts.registry.secretVariables).has(output)) secretNames.add(name);
+    values[name] = taken.value;
+    if (taken.isSecret) secretNames.add(name);
   }
   const open = { values, secretNames };
   const encrypt = await variablesEncryption(tx, parts.keyring, SECRETS.runVariables, [open]);
