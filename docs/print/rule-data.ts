@@ -2539,6 +2539,10 @@ export const RULES: readonly RuleSection[] = [
         rule: "Private keys, passwords and variables are in no file, argument or environment while a play runs.",
       },
       {
+        id: "R-1386",
+        rule: "Modules of a play and their arguments reach the node through the connection, and are in no file on either machine, unless `ansible.cfg` decides that.",
+      },
+      {
         id: "R-1223",
         rule: "The data of `set_stats` is the output of the step, and the step log has plays, tasks and results.",
       },

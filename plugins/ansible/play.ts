@@ -113,7 +113,7 @@ function superseded(name: string): AnsibleError {
 }
 
 /** Nothing of the service's environment, and of the settings of Ansible only what the driver depends on. */
-function environmentOf(folder: string, { outputMax }: PlayRequest): Readonly<Record<string, string>> {
+function environmentOf(folder: string, { folder: project, outputMax }: PlayRequest): Readonly<Record<string, string>> {
   return {
     HOME: folder,
     ANSIBLE_LOCAL_TEMP: join(folder, "tmp"),
@@ -124,10 +124,20 @@ function environmentOf(folder: string, { outputMax }: PlayRequest): Readonly<Rec
     ANSIBLE_HOST_KEY_CHECKING: "True",
     ANSIBLE_RETRY_FILES_ENABLED: "False",
     ANSIBLE_NOCOLOR: "True",
+    ...(!decidesPipelining(project) && { ANSIBLE_PIPELINING: "True" }),
     // Neither this folder nor the project is changed by a run.
     PYTHONDONTWRITEBYTECODE: "1",
     OSTLER_ANSIBLE_OUTPUT_MAX: String(outputMax),
   };
+}
+
+/**
+ * Whether the settings of Ansible for a folder decide on pipelining, with which modules and their arguments reach the
+ * node by the connection, and are in no file on either machine. By default Ansible writes them to files on both.
+ */
+function decidesPipelining(folder: string): boolean {
+  const file = [join(folder, "ansible.cfg"), "/etc/ansible/ansible.cfg"].find((one) => existsSync(one));
+  return file !== undefined && /^\s*pipelining\s*[=:]/m.test(readFileSync(file, "utf8"));
 }
 
 /** The node alone, in its host group. */

@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -99,6 +99,21 @@ describe("driver ansible: a play", () => {
     const seen = readFileSync(join(lab.folder, "seen"), "latin1");
     expect(seen).toContain("OSTLER_ANSIBLE_RUN=");
     for (const secret of [PASSWORD, VARIABLE, PRIVATE_KEY.split("\n")[1] ?? ""]) expect(seen).not.toContain(secret);
+  });
+
+  test("modules are in no file on either machine, unless the project's ansible.cfg decides that [R-1386]", async () => {
+    lab.play("configure", `echo "$ANSIBLE_PIPELINING" >${lab.folder}/pipelining; ended`);
+    const pipelining = async () => {
+      expect(await lab.run("configure", lab.call())).toEqual({ kind: "done", output: {} });
+      return readFileSync(join(lab.folder, "pipelining"), "utf8").trim();
+    };
+    const config = join(lab.project, "ansible.cfg");
+    expect(await pipelining()).toBe("True");
+    writeFileSync(config, "[ssh_connection]\n# pipelining = False\n");
+    expect(await pipelining()).toBe("True");
+    writeFileSync(config, "[ssh_connection]\npipelining = False\n");
+    expect(await pipelining()).toBe("");
+    rmSync(config);
   });
 
   test("the data of set_stats is the output, and plays, tasks and results are in the step log [R-1223]", async () => {
