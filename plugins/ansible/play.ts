@@ -11,7 +11,7 @@ import { AnsibleError, lastLine, loginFailure } from "./failure.ts";
 import { KEY_REFUSED, SUPERSEDED, endRun, runGuarded } from "./guarded-program.ts";
 import type { ProgramEnd } from "./guarded-program.ts";
 import type { AnsibleSettings } from "./settings.ts";
-import { addressOf, driverFolder, firstUseFile, keyRefused, sshOptions } from "./ssh.ts";
+import { CONNECT_SECONDS, addressOf, driverFolder, firstUseFile, keyRefused, sshOptions } from "./ssh.ts";
 
 const OWN = dirname(fileURLToPath(import.meta.url));
 const HOST_GROUP = "host_group";
@@ -118,6 +118,8 @@ function environmentOf(folder: string, { folder: project, outputMax }: PlayReque
     HOME: folder,
     ANSIBLE_LOCAL_TEMP: join(folder, "tmp"),
     ANSIBLE_SSH_CONTROL_PATH_DIR: join(folder, "cp"),
+    // Otherwise its own limit of 10 seconds counts.
+    ANSIBLE_TIMEOUT: String(CONNECT_SECONDS),
     ANSIBLE_CALLBACK_PLUGINS: join(OWN, "callback"),
     ANSIBLE_STDOUT_CALLBACK: "ostler_events",
     ANSIBLE_INVENTORY_ENABLED: "script",

@@ -35,6 +35,8 @@ export interface ReachedMachine {
 }
 
 const BANNER_MS = 10_000;
+/** Of a connection, greeting included. A machine that has just started may need long for its first ones. */
+export const CONNECT_SECONDS = 30;
 const STALE_MS = 3_600_000;
 
 /** The folder of all files of this driver. */
@@ -81,7 +83,7 @@ export function sshOptions(settings: AnsibleSettings, folder: string, firstUse: 
     // No key of the service's user: the machine is to be reached with the login of its node.
     "IdentityFile=none",
     ...(privateKey === undefined ? ["IdentityAgent=none"] : []),
-    "ConnectTimeout=10",
+    `ConnectTimeout=${CONNECT_SECONDS}`,
     "ServerAliveInterval=10",
     "ServerAliveCountMax=3",
   ].flatMap((option) => ["-o", option]);

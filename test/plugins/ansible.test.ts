@@ -69,9 +69,12 @@ describe("driver ansible: settings", () => {
 
 describe("driver ansible: a play", () => {
   test("a play gets the node in its host group, and the effective variables as data [R-1220]", async () => {
-    lab.play("configure", `cp "$HOME/inventory.json" "$HOME/variables.json" ${lab.folder}; ended`);
+    lab.play(
+      "configure",
+      `cp "$HOME/inventory.json" "$HOME/variables.json" ${lab.folder}; ended "{\\"timeout\\":$ANSIBLE_TIMEOUT}"`,
+    );
     const call = lab.call({ variables: { host_group: "masters", greeting: "{{ lookup('pipe', 'id') }}", n: [1] } });
-    expect(await lab.run("configure", call)).toEqual({ kind: "done", output: {} });
+    expect(await lab.run("configure", call)).toEqual({ kind: "done", output: { timeout: 30 } });
     const inventory: unknown = JSON.parse(readFileSync(join(lab.folder, "inventory.json"), "utf8"));
     const { name } = call.node;
     expect(inventory).toMatchObject({
