@@ -24,7 +24,8 @@ async function main(): Promise<void> {
   const chosen = SCENARIOS.filter(({ name }) => order.names.includes(name));
   const withService = chosen.some(({ name }) => name !== "machines");
   const starting = keepReporting("starting the machines");
-  const lab = await startLab({ folder, artifacts: order.artifacts, report, withService }, parts);
+  const withPlays = chosen.some(({ name }) => name === "plays");
+  const lab = await startLab({ folder, artifacts: order.artifacts, report, withService, withPlays }, parts);
   if (withService) await registerAll(lab);
   starting[Symbol.dispose]();
   for (const { name, about, run } of chosen) {

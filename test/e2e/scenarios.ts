@@ -7,6 +7,7 @@ import { failsOnBadImages, failsOnDiskErrors, failsWithoutCable, survivesDeadMac
 import { abortsWhileWriting, stopsBeforeTheCall, stopsBetweenNodes, survivesKill } from "./scenarios/interrupts.ts";
 import { live } from "./scenarios/life.ts";
 import { bootsTheImage } from "./scenarios/machines.ts";
+import { configuresOverSsh } from "./scenarios/plays.ts";
 import { hidesSecrets } from "./scenarios/secrets.ts";
 import { installOne } from "./scenarios/short.ts";
 
@@ -42,6 +43,12 @@ export const SCENARIOS: readonly Scenario[] = [
     name: "life-bios",
     about: "UEFI by virtual media and BIOS by network boot: from discovery to the end of service",
     run: (lab) => live(lab, [lab.machine("e2e-redfish-2"), lab.machine("e2e-ipmi-2")]),
+  },
+  {
+    name: "plays",
+    about: "one machine is installed by the agent, and a play configures it over SSH; needs ansible-core",
+    isExtra: true,
+    run: configuresOverSsh,
   },
   { name: "abort", about: "abort while the image is written", run: abortsWhileWriting },
   { name: "kill", about: "kill -9 of the service while the image is written", run: survivesKill },

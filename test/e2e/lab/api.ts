@@ -73,6 +73,8 @@ export interface Api {
   /** Requests work, and returns the UUID of its operation. */
   work(verb: string, input: unknown): Promise<string>;
   operation(uuid: string): Promise<Operation>;
+  /** The steps of its first run, in order. */
+  stepsOf(uuid: string): Promise<readonly string[]>;
   /** Waits until an operation has ended. */
   end(uuid: string, withinMs: number): Promise<Operation>;
   node(name: string): Promise<Node>;
@@ -113,6 +115,16 @@ export function createApi(service: Service): Api {
       return payload.operation.uuid;
     },
     operation,
+    async stepsOf(uuid) {
+      const text = "query ($id: ID!) { operation(id: $id) { runs(first: 1) { edges { node { steps { name } } } } } }";
+      const { operation: found } = await query<{ operation: { runs: Connection<{ steps: { name: string }[] }> } }>(
+        text,
+        {
+          id: uuid,
+        },
+      );
+      return found.runs.edges.flatMap(({ node }) => node.steps.map((step) => step.name));
+    },
     end: (uuid, withinMs) =>
       eventually(
         `operation ${uuid} ends`,

@@ -51,6 +51,7 @@ export interface LabSettings {
   /** 0 is any free port. */
   readonly port?: number;
   readonly withService: boolean;
+  readonly withPlays?: boolean;
 }
 
 /** Parts that it starts are added to `parts`, in whose reverse order they end. */
@@ -68,7 +69,13 @@ export async function startLab(settings: LabSettings, parts: AsyncDisposableStac
   report.note(`${machines.length} machines behind simulated BMCs are ready`);
   const { agentFolder } = artifacts;
   const program = artifacts.package === null ? ROOT : await unpack(artifacts.package, join(folder, "package"));
-  const service = createService({ folder, program, agentFolder, port: settings.port ?? 0 });
+  const service = createService({
+    folder,
+    program,
+    agentFolder,
+    port: settings.port ?? 0,
+    withPlays: settings.withPlays ?? false,
+  });
   if (settings.withService) {
     parts.use(service);
     await service.start();

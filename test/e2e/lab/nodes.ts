@@ -68,6 +68,8 @@ function fakeOf({ serial }: LabMachine) {
 
 export interface AgentOptions {
   readonly bootTimeoutSeconds?: number;
+  /** Settings of the driver that configures what the agent has installed. */
+  readonly ansible?: object;
 }
 
 export async function giveAgent(
@@ -84,6 +86,7 @@ export async function giveAgent(
   const others = ["INSPECT", "CLEAN"].filter((kind) => !kinds.includes(kind));
   const interfaces = [
     { kinds, driver: { agent } },
+    ...(options.ansible ? [{ kinds: ["DEPLOY"], driver: { ansible: options.ansible } }] : []),
     ...(others.length > 0 ? [{ kinds: others, driver: fakeOf(machine) }] : []),
   ];
   // An IPMI BMC does not report the MAC by which the machine is known when it boots over the network.

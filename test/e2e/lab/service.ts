@@ -1,7 +1,7 @@
 /** The service under test, as `npm start` runs it, with all its files in a folder. */
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
-import { closeSync, mkdirSync, openSync, readFileSync, writeSync } from "node:fs";
+import { closeSync, mkdirSync, openSync, readFileSync, writeFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { eventually } from "../../support/eventually.ts";
 import { HOST } from "./network.ts";
@@ -27,6 +27,8 @@ export interface ServiceSettings {
   readonly agentFolder: string;
   /** 0 is any free port. */
   readonly port: number;
+  /** Whether it has the driver `ansible`, with a project. */
+  readonly withPlays: boolean;
 }
 
 const PROVISION_PORT = 4010;
@@ -58,10 +60,10 @@ export function createService(settings: ServiceSettings): Service {
     },
     async start() {
       const file = openSync(log, "a");
-      const words = ["src/main.ts", "--plugins", "redfish,ipmi,agent,fake"];
+      const words = ["src/main.ts", "--plugins", `redfish,ipmi,agent,fake${settings.withPlays ? ",ansible" : ""}`];
       const started = spawn("node_modules/.bin/node", words, {
         cwd: settings.program,
-        env: environment(settings),
+        env: { ...environment(settings), ...(settings.withPlays && withProject(settings)) },
         stdio: ["ignore", "pipe", file],
       });
       child = started;
@@ -91,6 +93,21 @@ export function createService(settings: ServiceSettings): Service {
     },
   };
   return service;
+}
+
+/** A project that writes a variable to a file, and removes it. Its driver needs a user with a name, as SSH does. */
+function withProject({ folder }: ServiceSettings): NodeJS.ProcessEnv {
+  const project = join(folder, "project");
+  mkdirSync(project, { recursive: true });
+  const play = (name: string, task: object) =>
+    writeFileSync(join(project, `${name}.yml`), JSON.stringify([{ hosts: "all", tasks: [task] }]));
+  play("configure", { copy: { dest: "greeting", content: "{{ greeting }}" } });
+  play("unconfigure", { file: { path: "greeting", state: "absent" } });
+  return {
+    ANSIBLE_DRIVER_PROJECT: project,
+    OSTLER_DRIVER_USER: "service",
+    OSTLER_BMC_NETWORKS: `127.0.0.0/8,${HOST}/24`,
+  };
 }
 
 /** A minimal environment: variables of the caller have no effect on the service. */

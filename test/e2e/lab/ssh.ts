@@ -9,7 +9,8 @@ export interface KeyPair {
   readonly publicKey: string;
 }
 
-const USER = "debian";
+/** Of the image. */
+export const USER = "debian";
 const CONNECT_SECONDS = 10;
 const COMMAND_MS = 60_000;
 
