@@ -65,7 +65,7 @@ export function startCli(args: readonly string[], environment: Readonly<Record<s
   };
 }
 
-/** What is typed, each when the text before it has been printed. */
+/** The keys to type, each after the text before them has been printed. */
 export type Keys = readonly (readonly [after: string, keys: string | (() => string)])[];
 
 /** Runs a command on a pseudo-terminal. */

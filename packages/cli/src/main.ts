@@ -59,7 +59,7 @@ async function exitCodeOf(args: readonly string[]): Promise<number> {
   }
 }
 
-/** What stands here for the command of another program; null if the words are not known from one. */
+/** The hint for a command of another program; null if the words are not known from one. */
 function otherWords([first = "", second = ""]: readonly string[]): string | null {
   const given = `${first} ${second}`.trim();
   if (Object.hasOwn(OTHER_WORDS, given)) return OTHER_WORDS[given] ?? null;

@@ -136,7 +136,7 @@ function fieldText(value: unknown): string {
     .join("  ");
 }
 
-/** What helps most, if it is allowed; the first leads on. */
+/** Mutations that help most, where they are allowed; the first leads on. */
 const NEXT = ["releaseHolds", "restart", "commissionNodes"];
 
 /** Why each node is as it is, and what can be done. */
