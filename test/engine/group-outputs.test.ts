@@ -40,7 +40,7 @@ const joining: Driver<never> = aDriver("joining", {
   ),
 });
 
-/** What a step after PROVISIONED gives, by the name of its node. */
+/** The output of a step after PROVISIONED, by the name of its node. */
 const given = new Map<string, Record<string, Json>>();
 
 const { reaches: _installs, ...configure } = aStep(

@@ -25,7 +25,7 @@ interface VariableInput {
 }
 
 export interface WantedVariable extends VariableInput {
-  /** Of an output: what other nodes of the group have. A node that took one of these is as it should be. */
+  /** The values of an output that other nodes of the group have: a node that took one of these is as it should be. */
   readonly others?: readonly VariableInput[];
 }
 

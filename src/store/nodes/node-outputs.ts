@@ -12,7 +12,7 @@ interface HeldOutput {
   readonly outputs: JsonObject;
 }
 
-/** The nodes of a group that have an output, ACTIVE ones first, then by name. `first`: at most so many. */
+/** The nodes of a group that have an output, ACTIVE ones first, then by name. `first`: at most this number. */
 export async function outputsOfGroup(
   reader: Reader,
   of: { readonly clusterId: string; readonly fromGroup: string; readonly output: string },
