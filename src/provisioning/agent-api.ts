@@ -1,7 +1,6 @@
 /** The requests of running agents, and the report of an installed system. */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Bearer } from "../engine/agents/agents.ts";
-import type { Agents } from "../engine/agents/create-agents.ts";
+import type { Agents, Bearer } from "../engine/agents/agents.ts";
 import { sendJson } from "../http/graphql/respond.ts";
 import type { Observer } from "../observer.ts";
 import { parseReport } from "../runtime/exact-json.ts";

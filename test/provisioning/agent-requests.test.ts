@@ -2,8 +2,7 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { afterAll, describe, expect, test } from "vitest";
-import type { AgentReport } from "../../src/engine/agents/agents.ts";
-import type { Agents } from "../../src/engine/agents/create-agents.ts";
+import type { AgentReport, Agents } from "../../src/engine/agents/agents.ts";
 import type { AgentResult } from "../../src/drivers/driver.ts";
 import type { StoredJson } from "../../src/store/records.ts";
 import { eventually } from "../support/eventually.ts";

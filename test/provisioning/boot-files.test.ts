@@ -6,8 +6,7 @@ import type { Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
-import type { BootTicket } from "../../src/engine/agents/agents.ts";
-import type { Agents } from "../../src/engine/agents/create-agents.ts";
+import type { Agents, BootTicket } from "../../src/engine/agents/agents.ts";
 import { eventually } from "../support/eventually.ts";
 import {
   CONTACT,

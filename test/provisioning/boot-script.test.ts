@@ -3,8 +3,7 @@ import { afterAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { BootTicket } from "../../src/engine/agents/agents.ts";
-import type { Agents } from "../../src/engine/agents/create-agents.ts";
+import type { Agents, BootTicket } from "../../src/engine/agents/agents.ts";
 import { dhcpLeases } from "../../src/provisioning/dhcp-leases.ts";
 import { CONTACT, SECRET, SESSION, startLab, TICKET, URL_OF_SERVICE, writeMedia } from "./lab.ts";
 

@@ -1,5 +1,5 @@
 /** The agents of machines, as the provisioning listener sees them: the types of its requests and answers. */
-import type { Architecture, AgentNetwork, BootMode } from "../../drivers/driver.ts";
+import type { Architecture, AgentNetwork, AgentResult, BootMode } from "../../drivers/driver.ts";
 import type { StoredJson } from "../../store/records.ts";
 
 /** The credentials of a request of an agent. */
@@ -56,4 +56,26 @@ export interface BootingMachine {
   readonly macs: readonly string[];
   readonly address: string;
   readonly isLeased: boolean;
+}
+
+export interface Agents {
+  /** Takes the report of an agent; the first one fixes which agent has the session. */
+  poll(bearer: Bearer, report: AgentReport): Promise<AgentOrder | NoAgent>;
+  /** Takes the result of a task. */
+  result(bearer: Bearer, instance: string, result: AgentResult): Promise<ResultAnswer>;
+  /**
+   * For the boot script of a network boot: only while a session of the node with one of the MACs waits for its agent.
+   * Makes a new secret each time. A second address that is not leased ends the session, and fails the step.
+   */
+  networkBoot(machine: BootingMachine): Promise<BootTicket | null>;
+  /** For a boot medium: the ticket that it contains, while the session is open. */
+  medium(bearer: Bearer): Promise<BootTicket | null>;
+  /** Whether the session of the bearer is open, by whatever its machine was booted. */
+  isOpen(bearer: Bearer): Promise<boolean>;
+  /** The machine fetched the kernel of a network boot. Does nothing for an unknown session. */
+  reached(session: string, milestone: "KERNEL"): Promise<void>;
+  /** A machine got an address by DHCP. */
+  leased(mac: string): Promise<void>;
+  /** The report of an installed system. False: the token is unknown, or the node was booted since. */
+  callHome(token: string, body: StoredJson): Promise<boolean>;
 }
