@@ -319,6 +319,16 @@ describe("verbs", () => {
     expect(out).toContain(`next: ostler nodes commission ${enrolled}\n`);
     expect(out).toContain(`${active}  ACTIVE  needs nothing\n`);
     expect(out).toContain(`in maintenance: fan; next: ostler nodes clear-maintenance ${kept}\n`);
+    const failure = {
+      code: "BACKEND_FAILED",
+      message: "The BMC is silent.",
+      retryable: true,
+      at: new Date().toISOString(),
+    };
+    await ostler.test.sql`
+      update nodes set fault_kind = 'BMC_UNREACHABLE', fault_since = now(), fault_message = ${failure.message}, last_error = ${ostler.test.sql.json(failure)}
+      where name = ${active}`;
+    expect((await cli(["nodes", "why", active])).out).toContain(`${active}  ACTIVE  The BMC is silent; next: `);
   });
 
   test("refusals are in words of the command line, not of the API", async () => {

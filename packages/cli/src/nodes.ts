@@ -174,9 +174,10 @@ export async function explainNodes(session: Session, selection: Selection | null
     // A node that is where it was sent needs nothing: each verb would disturb it.
     if (/^(ACTIVE|DECOMMISSIONED)$/.test(state) && reasons.length === 0) reasons.push("needs nothing");
     else if (action) reasons.push(`next: ${commandOf(action.mutation)} ${name}`);
-    print(
-      `${safe(name)}  ${session.hasColor ? paint(state, stateColor(state)) : state}  ${safe(reasons.map((reason) => commandWords(reason).replace(/\.$/, "")).join("; "))}`,
-    );
+    // A fault and the last error may have one text.
+    const texts = new Set(reasons.map((reason) => commandWords(reason).replace(/\.$/, "")));
+    const shown = session.hasColor ? paint(state, stateColor(state)) : state;
+    print(`${safe(name)}  ${shown}  ${safe([...texts].join("; "))}`);
   }
   if (session.output === "json") printJson(nodes);
   warnUnknown(selection, found);
