@@ -68,6 +68,10 @@ describe("watcher", () => {
     // A stream may repeat a state: the registration, if it was numbered after the snapshot.
     const isChange = (item: Item) => item.kind === "node" && item.changed !== null;
     const next = async () => (await takeUntil(items, isChange)).at(-1);
+    // Else it may be one item with the change.
+    await eventually("the registration is numbered", async () => {
+      return (await ostler.test.sql`select from change_inbox`).length === 0;
+    });
     await setMaintenance(name);
     expect(await next()).toMatchObject({ changed: ["MAINTENANCE"], node: { name, maintenance: { reason: "fan" } } });
     await ostler.test.sql`update nodes set power_state = 'OFF', revision = revision + 1 where name = ${name}`;
