@@ -190,8 +190,11 @@ async function outage(lab: Lab): Promise<void> {
   await using tab = await lab.open("/");
   tab.expectsFailures = true;
   const { page } = tab;
+  // Else it may be live again before the next frame.
+  proxy.refusesSockets = true;
   proxy.cut();
   await page.getByText(/^Reconnecting, as of \d\d:\d\d:\d\d$|^Catching up$/).waitFor();
+  proxy.refusesSockets = false;
   check("a page without its connection keeps its nodes", await untilNone(() => countsDiffer(tab, service)));
   await live(page);
   await service.kill();
