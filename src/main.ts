@@ -11,9 +11,12 @@ if (/^(-.*|schema|migrate|token|secrets|boot|image|help)?$/.test(command) && !is
   const { runHost } = await import("./commands/host.ts");
   await runHost(args);
 } else {
-  const { OSTLER_HOST, OSTLER_PORT, OSTLER_TLS_CERT } = process.env;
+  const { OSTLER_HOST, OSTLER_PORT, OSTLER_TLS_CERT, OSTLER_DATA, OSTLER_TOKEN_FILE } = process.env;
   const hasSettings = [OSTLER_HOST, OSTLER_PORT, OSTLER_TLS_CERT].some((value) => value !== undefined);
   const own = hasSettings ? (await import("./commands/own-service.ts")).ownService(process.env) : null;
   const { runCli } = await import("../packages/cli/src/main.ts");
-  await runCli(isOfCommand ? [...args.slice(1), "--help"] : args, own);
+  // With the settings of a service it is that one's token, which no other service may receive.
+  const ownTokenFile = OSTLER_DATA === undefined ? undefined : OSTLER_TOKEN_FILE;
+  if (ownTokenFile !== undefined) delete process.env["OSTLER_TOKEN_FILE"];
+  await runCli(isOfCommand ? [...args.slice(1), "--help"] : args, own, ownTokenFile);
 }

@@ -1,6 +1,8 @@
 /** The command `ostler` on the host of a service, with its settings, as root has them. */
 import { execFile } from "node:child_process";
 import { writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -46,4 +48,23 @@ test("completion finds it too", async () => {
 test("at another address the certificate is not trusted", async () => {
   const elsewhere = command("query", DOCUMENT, "--server", `https://localhost:${port}`);
   await expect(elsewhere).rejects.toThrow(/certificate/);
+});
+
+test("the token of the service on this host goes to no other server", async () => {
+  const received: (string | undefined)[] = [];
+  const other = createServer((request, response) => {
+    received.push(request.headers.authorization);
+    response.writeHead(404).end();
+  });
+  await new Promise<void>((listening) => void other.listen(0, "127.0.0.1", listening));
+  const file = join(HOME, "own-token");
+  writeFileSync(file, `${TOKEN}\n`, { mode: 0o600 });
+  const env = { PATH: process.env["PATH"], HOME, OSTLER_DATA: HOME, OSTLER_TOKEN_FILE: file };
+  const address = `http://127.0.0.1:${(other.address() as AddressInfo).port}`;
+  const ask = (more: Readonly<Record<string, string>>, ...args: readonly string[]) =>
+    promisify(execFile)(process.execPath, [MAIN, "query", DOCUMENT, ...args], { env: { ...env, ...more } });
+  await expect(ask({}, "--server", address)).rejects.toThrow(/not Ostler/);
+  await expect(ask({ OSTLER_PORT: new URL(address).port })).rejects.toThrow(/not Ostler/);
+  other.close();
+  expect(received).toEqual([undefined, `Bearer ${TOKEN}`]);
 });

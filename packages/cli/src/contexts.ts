@@ -26,6 +26,7 @@ export interface Endpoint {
 
 /** Used if no other service is chosen. */
 let ownUrl = "http://127.0.0.1:4000/graphql";
+let ownTokenFile: string | undefined;
 const NONE: Contexts = { current: null, contexts: [] };
 
 /** Once, before a command chooses its service. */
@@ -83,19 +84,27 @@ export function contextNamed(name: string, { contexts } = readContexts()): Servi
   throw usageError(`Context ${safe(name)} does not exist (${known}). Use \`ostler context add NAME --server URL\`.`);
 }
 
+/** The token of the service on this host, which goes to no other one. */
+export function setOwnToken(file: string | undefined): void {
+  ownTokenFile = file;
+}
+
 /** Flags come first, then the environment, then the current context. A token goes only to its own server. */
 export function resolveEndpoint(flags: Partial<Record<"server" | "context", string>>, commandMs = 60_000): Endpoint {
   const { OSTLER_URL, OSTLER_TOKEN, OSTLER_TOKEN_FILE } = process.env;
   const ofEnvironment = () =>
     OSTLER_TOKEN ? checkedToken(OSTLER_TOKEN) : OSTLER_TOKEN_FILE ? tokenOfFile(OSTLER_TOKEN_FILE) : null;
+  const at = (url: string): Endpoint => {
+    return { url, token: ofEnvironment() ?? (ownTokenFile && url === ownUrl ? tokenOfFile(ownTokenFile) : null) };
+  };
   if (flags.server !== undefined) {
     if (flags.context !== undefined) throw usageError("Use one of --server and --context.");
-    return { url: checkedUrl(flags.server), token: ofEnvironment() };
+    return at(checkedUrl(flags.server));
   }
   if (flags.context !== undefined) return endpointOf(contextNamed(flags.context), commandMs);
-  if (OSTLER_URL) return { url: checkedUrl(OSTLER_URL), token: ofEnvironment() };
+  if (OSTLER_URL) return at(checkedUrl(OSTLER_URL));
   const known = readContexts();
-  if (known.current === null) return { url: ownUrl, token: ofEnvironment() };
+  if (known.current === null) return at(ownUrl);
   const context = contextNamed(known.current, known);
   return { url: checkedUrl(context.server), token: ofEnvironment() ?? endpointOf(context, commandMs).token };
 }
