@@ -11,12 +11,10 @@ if (/^(-.*|schema|migrate|token|secrets|boot|image|help)?$/.test(command) && !is
   const { runHost } = await import("./commands/host.ts");
   await runHost(args);
 } else {
-  const { OSTLER_HOST, OSTLER_PORT, OSTLER_TLS_CERT, OSTLER_DATA, OSTLER_TOKEN_FILE } = process.env;
-  const hasSettings = [OSTLER_HOST, OSTLER_PORT, OSTLER_TLS_CERT].some((value) => value !== undefined);
-  const own = hasSettings ? (await import("./commands/own-service.ts")).ownService(process.env) : null;
+  const { OSTLER_HOST, OSTLER_PORT, OSTLER_TLS_CERT, OSTLER_DATA } = process.env;
+  const hasAddress = [OSTLER_HOST, OSTLER_PORT, OSTLER_TLS_CERT].some((value) => value !== undefined);
+  const own = hasAddress ? (await import("./commands/own-service.ts")).ownService(process.env) : null;
   const { runCli } = await import("../packages/cli/src/main.ts");
-  // With the settings of a service it is that one's token, which no other service may receive.
-  const ownTokenFile = OSTLER_DATA === undefined ? undefined : OSTLER_TOKEN_FILE;
-  if (ownTokenFile !== undefined) delete process.env["OSTLER_TOKEN_FILE"];
-  await runCli(isOfCommand ? [...args.slice(1), "--help"] : args, own, ownTokenFile);
+  const isOnHost = hasAddress || OSTLER_DATA !== undefined;
+  await runCli(isOfCommand ? [...args.slice(1), "--help"] : args, isOnHost ? own : undefined);
 }

@@ -1,6 +1,6 @@
 /** The command `ostler` on the host of a service, with its settings, as root has them. */
 import { execFile } from "node:child_process";
-import { writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
@@ -50,6 +50,15 @@ test("at another address the certificate is not trusted", async () => {
   await expect(elsewhere).rejects.toThrow(/certificate/);
 });
 
+/** A folder of settings whose current context is a server. */
+function contextOf(server: string): string {
+  const folder = mkdtempSync(join(HOME, "config-"));
+  mkdirSync(join(folder, "ostler"));
+  const contexts = { current: "only", contexts: [{ name: "only", server }] };
+  writeFileSync(join(folder, "ostler", "contexts.json"), JSON.stringify(contexts), { mode: 0o600 });
+  return folder;
+}
+
 test("the token of the service on this host goes to no other server", async () => {
   const received: (string | undefined)[] = [];
   const other = createServer((request, response) => {
@@ -59,12 +68,23 @@ test("the token of the service on this host goes to no other server", async () =
   await new Promise<void>((listening) => void other.listen(0, "127.0.0.1", listening));
   const file = join(HOME, "own-token");
   writeFileSync(file, `${TOKEN}\n`, { mode: 0o600 });
-  const env = { PATH: process.env["PATH"], HOME, OSTLER_DATA: HOME, OSTLER_TOKEN_FILE: file };
+  const env = { PATH: process.env["PATH"], HOME, OSTLER_DATA: HOME };
   const address = `http://127.0.0.1:${(other.address() as AddressInfo).port}`;
-  const ask = (more: Readonly<Record<string, string>>, ...args: readonly string[]) =>
-    promisify(execFile)(process.execPath, [MAIN, "query", DOCUMENT, ...args], { env: { ...env, ...more } });
-  await expect(ask({}, "--server", address)).rejects.toThrow(/not Ostler/);
-  await expect(ask({ OSTLER_PORT: new URL(address).port })).rejects.toThrow(/not Ostler/);
+  const ask = async (more: Readonly<Record<string, string>>, ...args: readonly string[]) => {
+    const asked = promisify(execFile)(process.execPath, [MAIN, "query", DOCUMENT, ...args], {
+      env: { ...env, ...more },
+    });
+    await expect(asked).rejects.toThrow(/not Ostler/);
+  };
+  const own = { OSTLER_PORT: new URL(address).port };
+  for (const token of [{ OSTLER_TOKEN: TOKEN }, { OSTLER_TOKEN_FILE: file }]) {
+    await ask(token, "--server", address);
+    await ask({ ...token, OSTLER_URL: address });
+    await ask({ ...token, ...own });
+    await ask({ ...token, ...own, XDG_CONFIG_HOME: contextOf(address) });
+    await ask({ ...token, XDG_CONFIG_HOME: contextOf(address) });
+  }
   other.close();
-  expect(received).toEqual([undefined, `Bearer ${TOKEN}`]);
+  const sent = `Bearer ${TOKEN}`;
+  expect(received).toEqual([undefined, sent, sent, sent, undefined, undefined, sent, sent, sent, undefined]);
 });

@@ -26,12 +26,13 @@ export interface Endpoint {
 
 /** Used if no other service is chosen. */
 let ownUrl = "http://127.0.0.1:4000/graphql";
-let ownTokenFile: string | undefined;
+let isOnHost = false;
 const NONE: Contexts = { current: null, contexts: [] };
 
-/** Once, before a command chooses its service. */
-export function setOwnService(url: string): void {
-  ownUrl = checkedUrl(url);
+/** Once, before a command chooses its service: the environment has the settings of one on this host. */
+export function setOwnService(url: string | null): void {
+  isOnHost = true;
+  if (url !== null) ownUrl = checkedUrl(url);
 }
 
 function contextsFile(): string | null {
@@ -84,19 +85,17 @@ export function contextNamed(name: string, { contexts } = readContexts()): Servi
   throw usageError(`Context ${safe(name)} does not exist (${known}). Use \`ostler context add NAME --server URL\`.`);
 }
 
-/** The token of the service on this host, which goes to no other one. */
-export function setOwnToken(file: string | undefined): void {
-  ownTokenFile = file;
-}
-
-/** Flags come first, then the environment, then the current context. A token goes only to its own server. */
+/**
+ * Flags come first, then the environment, then the current context. A token goes only to its own server: on the host of
+ * a service that of the environment is its administrator's, and goes to it and to OSTLER_URL.
+ */
 export function resolveEndpoint(flags: Partial<Record<"server" | "context", string>>, commandMs = 60_000): Endpoint {
   const { OSTLER_URL, OSTLER_TOKEN, OSTLER_TOKEN_FILE } = process.env;
-  const ofEnvironment = () =>
-    OSTLER_TOKEN ? checkedToken(OSTLER_TOKEN) : OSTLER_TOKEN_FILE ? tokenOfFile(OSTLER_TOKEN_FILE) : null;
-  const at = (url: string): Endpoint => {
-    return { url, token: ofEnvironment() ?? (ownTokenFile && url === ownUrl ? tokenOfFile(ownTokenFile) : null) };
+  const ofEnvironment = (url: string) => {
+    if (isOnHost && url !== ownUrl && (!OSTLER_URL || url !== checkedUrl(OSTLER_URL))) return null;
+    return OSTLER_TOKEN ? checkedToken(OSTLER_TOKEN) : OSTLER_TOKEN_FILE ? tokenOfFile(OSTLER_TOKEN_FILE) : null;
   };
+  const at = (url: string): Endpoint => ({ url, token: ofEnvironment(url) });
   if (flags.server !== undefined) {
     if (flags.context !== undefined) throw usageError("Use one of --server and --context.");
     return at(checkedUrl(flags.server));
@@ -106,7 +105,8 @@ export function resolveEndpoint(flags: Partial<Record<"server" | "context", stri
   const known = readContexts();
   if (known.current === null) return at(ownUrl);
   const context = contextNamed(known.current, known);
-  return { url: checkedUrl(context.server), token: ofEnvironment() ?? endpointOf(context, commandMs).token };
+  const url = checkedUrl(context.server);
+  return { url, token: ofEnvironment(url) ?? endpointOf(context, commandMs).token };
 }
 
 function endpointOf({ server, token, tokenFile, tokenCommand }: ServiceContext, timeout: number): Endpoint {

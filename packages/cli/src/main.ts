@@ -3,7 +3,7 @@ import { Command as Commander, CommanderError } from "commander";
 import { completions } from "./completion.ts";
 import { COMMANDS, GLOBAL_FLAGS } from "./commands.ts";
 import type { Command, Flag, Flags } from "./command.ts";
-import { setOwnService, setOwnToken } from "./contexts.ts";
+import { setOwnService } from "./contexts.ts";
 import { CliError, EXIT, messageOf } from "./exit.ts";
 import { installInterrupt, openSession, warn } from "./session.ts";
 import { OTHER_WORDS, SAME_WORDS } from "./verbs.ts";
@@ -20,12 +20,11 @@ const GROUPS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Runs a command, and ends the process with its exit code. `own`: the service to use if no other one is chosen.
- * `ownTokenFile`: with its token.
+ * Runs a command, and ends the process with its exit code. `own`: the service on this host, if the environment has its
+ * settings; null: at the usual address.
  */
-export async function runCli(args: readonly string[], own: string | null = null, ownTokenFile?: string): Promise<void> {
-  if (own !== null) setOwnService(own);
-  setOwnToken(ownTokenFile);
+export async function runCli(args: readonly string[], own?: string | null): Promise<void> {
+  if (own !== undefined) setOwnService(own);
   process.stdout.on("error", (error: NodeJS.ErrnoException) => {
     // A reader such as `head` has what it wanted.
     if (error.code === "EPIPE") process.exit(EXIT.done);
