@@ -12,6 +12,7 @@ import type { OperationKind } from "../../lifecycle/verbs.ts";
 import { waveOfEach } from "../../lifecycle/waves.ts";
 import { hashOf } from "../../runtime/canonical-json.ts";
 import { groupsOf } from "../../runtime/groups.ts";
+import { createYielding } from "../../runtime/yielding.ts";
 import type { Plan, PlannedStep, SitePolicy, Waves } from "../../store/records.ts";
 import type { NodeAnswer, PlannedHostGroup, PlannedPart } from "../input/answers.ts";
 import { resolveWaves } from "../scheduling/waves.ts";
@@ -54,20 +55,21 @@ export interface PlanSummary {
 }
 
 /** The summary of the answers for the nodes of a request. */
-export function summarizePlans(answers: readonly NodeAnswer[]): PlanSummary {
+export async function summarizePlans(answers: readonly NodeAnswer[]): Promise<PlanSummary> {
   // Plans are shared by most nodes, so each is hashed once.
   const hashes = new Map<Plan, string>();
-  const keyOf = ({ answer: { target, imageId, powerOnFailure }, plan, part: { kind } }: PlannedNode) => {
+  const groups = new Map<string, PlanGroup & { readonly answers: NodeAnswer[] }>();
+  const yieldWhenDue = createYielding();
+  for (const { answer, plan, part } of plannedNodes(answers)) {
+    await yieldWhenDue();
     const hash = hashes.get(plan) ?? hashOf(plan);
     hashes.set(plan, hash);
-    return `${kind} ${hash} ${target ?? ""} ${imageId ?? ""} ${powerOnFailure ?? ""}`;
-  };
-  const groups = groupsOf(plannedNodes(answers), keyOf).map(({ first: { part, plan }, all }) => ({
-    kind: part.kind,
-    plan,
-    answers: all.map(({ answer }) => answer),
-  }));
-  return { answers, groups: largestFirst(groups), refusals: refusalGroups(answers) };
+    const key = [part.kind, hash, answer.target, answer.imageId, answer.powerOnFailure].join(" ");
+    const group = groups.get(key);
+    if (group) group.answers.push(answer);
+    else groups.set(key, { kind: part.kind, plan, answers: [answer] });
+  }
+  return { answers, groups: largestFirst([...groups.values()]), refusals: refusalGroups(answers) };
 }
 
 /** The answer of a node that is not refused. */
@@ -78,10 +80,9 @@ interface PlannedNode {
 }
 
 function plannedNodes(answers: readonly NodeAnswer[]): PlannedNode[] {
-  return answers.flatMap((answer) => {
-    const { plan, part, refusal } = answer;
-    return plan && part && !refusal ? [{ answer, plan, part }] : [];
-  });
+  return answers.flatMap((answer) =>
+    answer.plan && answer.part && !answer.refusal ? [{ answer, plan: answer.plan, part: answer.part }] : [],
+  );
 }
 
 /** The nodes on which a cluster wants work, refused ones included, by reason, largest group first. */

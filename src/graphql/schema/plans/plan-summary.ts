@@ -434,7 +434,7 @@ const SUMMARY =
   "The plan in few words: groups of equal plans, refusals by code, duration of the whole, and changes of machines. Computed only if it is selected; without `results` the answer stays small for any number of nodes. Null if the request itself is invalid.";
 
 /** Null for a request that was refused before its nodes were looked at, and for a replayed one. */
-function summaryOf({ results, replayed }: SubmitAnswer): PlanSummary | null {
+function summaryOf({ results, replayed }: SubmitAnswer): Promise<PlanSummary> | null {
   return replayed || results.length === 0 ? null : summarizePlans(results);
 }
 
