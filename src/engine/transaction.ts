@@ -137,7 +137,7 @@ export function hopAlong(
  * state: the caller has locked them, so that is a bug. Nodes are locked in the order of their ids.
  */
 export function changeNodes(transaction: Transaction, hopsOfNodes: readonly (readonly Hop[])[]): Promise<void>[] {
-  const rounds = Math.max(0, ...hopsOfNodes.map(({ length }) => length));
+  const rounds = hopsOfNodes.reduce((most, { length }) => Math.max(most, length), 0);
   return Array.from({ length: rounds }, async (_, round) => {
     const hops = hopsOfNodes.flatMap((all) => all[round] ?? []);
     const changes = hops.map(({ nodeId, from, change }) => ({ id: nodeId, state: from, change }));

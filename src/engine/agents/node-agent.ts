@@ -17,7 +17,7 @@ import {
 import type { AgentSessionRow } from "../../store/runs/agent-sessions.ts";
 import { attemptsUnderWay, updateAttempt } from "../../store/runs/attempts.ts";
 import { nodesByIds } from "../../store/nodes/nodes.ts";
-import type { Tx } from "../../store/postgres/database.ts";
+import type { Reader, Tx } from "../../store/postgres/database.ts";
 import { isDatabaseUnavailable } from "../../store/postgres/connection-errors.ts";
 import type { TaskIdentity } from "../../store/records.ts";
 import type { LockedRun } from "../../store/runs/run-locks.ts";
@@ -59,7 +59,7 @@ export class StepAgent implements NodeAgent {
     const { runId, node } = this.#entry;
     const own = await newestAgentSession(this.#parts.reader, runId);
     if (own) {
-      await this.#refuseOtherMachine(own);
+      await this.#refuseOtherMachine(this.#parts.reader, own);
       return statusOf(own);
     }
     // A restart of a run that has installed a system waits for the report of that system.
@@ -107,7 +107,7 @@ export class StepAgent implements NodeAgent {
     const { attempt, step } = this.#entry;
     await this.#change(async ({ tx }, run) => {
       const session = await newestAgentSession(tx, run.id);
-      if (session) await this.#refuseOtherMachine(session);
+      if (session) await this.#refuseOtherMachine(tx, session);
       if (!session || session.endedAt !== null)
         throw new Error("No session of the agent is open. Open one before you assign a task.");
       const { keyring } = this.#parts;
@@ -149,10 +149,10 @@ export class StepAgent implements NodeAgent {
    * Fails the attempt during which two addresses fetched the boot script, of which one is another machine's, or the
    * agent reported from the machine of another node.
    */
-  async #refuseOtherMachine({ bootAddresses, endedAt, agent }: AgentSessionRow): Promise<void> {
+  async #refuseOtherMachine(reader: Reader, { bootAddresses, endedAt, agent }: AgentSessionRow): Promise<void> {
     const { node, attempt } = this.#entry;
     if (endedAt === null || endedAt < attempt.startedAt) return;
-    const other = await macOfOtherNode(this.#parts.reader, node.id, agent?.macs ?? []);
+    const other = await macOfOtherNode(reader, node.id, agent?.macs ?? []);
     if (other)
       throw unsupported(
         `The agent of node ${node.name} reported from a machine with the MAC address ${other.mac} of node ${other.nodeName}, and none of node ${node.name}: its BMC seems to be that of node ${other.nodeName}. The session was ended, and the machine got no task and no user data. Correct the address of the BMC with updateNodes, or inspect both nodes if network cards were moved, then restart the work.`,

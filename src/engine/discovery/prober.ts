@@ -136,11 +136,14 @@ export class Prober {
       hasProgress = false;
       await transact((transaction) => publishProgress(transaction, id));
     };
-    const ticking = startPeriodic(LOOK_EVERY_MS, tick, (error) =>
-      log.warn({ err: error, operationId: id }, "the progress of a discovery could not be published"),
-    );
+    let ticked = Promise.resolve();
+    const onFailure = (error: unknown) =>
+      log.warn({ err: error, operationId: id }, "the progress of a discovery could not be published");
+    const ticking = startPeriodic(LOOK_EVERY_MS, () => (ticked = tick()), onFailure);
     const lanes = await Promise.allSettled(Array.from({ length: Math.min(PROBES_MAX, rows.length) }, lane));
     ticking.stop();
+    // The database is not closed under it.
+    await Promise.allSettled([ticked]);
     for (const ended of lanes) if (ended.status === "rejected") throw ended.reason;
   }
 }

@@ -2,13 +2,14 @@
 import { randomUUID } from "node:crypto";
 import { RefusalError, invalidInput, nodeRefusal, notFound } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
-import { groupsOf } from "../../runtime/groups.ts";
 import { pick } from "../../runtime/pick.ts";
+import { isUuid } from "../../runtime/uuid.ts";
 import { nameKey } from "../../store/names.ts";
 import { OPERATOR_COLUMNS } from "../../store/nodes/node-fields.ts";
 import type { OperatorFields } from "../../store/nodes/node-fields.ts";
 import { insertIdentities, lockValues } from "../../store/nodes/node-identities.ts";
 import type { Identity } from "../../store/nodes/node-identities.ts";
+import { clustersByIds, clustersByNames } from "../../store/nodes/clusters.ts";
 import { insertGivenMacs } from "../../store/nodes/node-macs.ts";
 import { insertNodes, nodesByNames } from "../../store/nodes/nodes.ts";
 import type { NodeRow, Secrets } from "../../store/nodes/nodes.ts";
@@ -18,7 +19,6 @@ import type { EngineContext } from "../context.ts";
 import { inOrderOfList, requireNone } from "../input/edits.ts";
 import { sortedMacs } from "../input/mac-addresses.ts";
 import { labelRecord, repeatedNames } from "../input/name-rules.ts";
-import { findCluster } from "../input/node-selector.ts";
 import type { ClusterRef } from "../input/node-selector.ts";
 import { isStorable } from "../../runtime/json-values.ts";
 import { idsOf } from "../input/ids.ts";
@@ -180,25 +180,22 @@ async function takenNames(transaction: Transaction, given: readonly NewNode[]): 
 
 /** The clusters that the nodes of a request name, and a refusal for each that does not exist. */
 async function clustersOf(transaction: Transaction, given: readonly NewNode[]) {
+  const pathOf = (index: number) => ["input", "nodes", String(index), "cluster"];
   const keyOf = (ref: ClusterRef) => ("id" in ref ? ref.id : nameKey(ref.name));
-  const refs = groupsOf(given, ({ cluster }) => cluster && keyOf(cluster));
+  const refs = given.flatMap(({ cluster }) => cluster ?? []);
+  const ids = new Set(refs.flatMap((ref) => ("id" in ref && isUuid(ref.id) ? ref.id : [])));
+  const names = new Set(refs.flatMap((ref) => ("name" in ref ? ref.name : [])));
   const known = new Map<string, string>();
-  for (const { key, first } of refs) {
-    const id = first.cluster && (await findCluster(transaction.tx, first.cluster));
-    if (id) known.set(key, id);
-  }
+  for (const { id } of await clustersByIds(transaction.tx, [...ids])) known.set(id, id);
+  for (const { id, name } of await clustersByNames(transaction.tx, [...names])) known.set(nameKey(name), id);
   const idOf = (ref: ClusterRef | undefined) => (ref ? (known.get(keyOf(ref)) ?? null) : null);
-  const locked = await clusterLockRefusals(transaction.tx, [...new Set(known.values())], (clusterId) => [
-    "input",
-    "nodes",
-    String(given.findIndex(({ cluster }) => idOf(cluster) === clusterId)),
-    "cluster",
-  ]);
+  const locked = await clusterLockRefusals(transaction.tx, [...new Set(known.values())], (clusterId) =>
+    pathOf(given.findIndex(({ cluster }) => idOf(cluster) === clusterId)),
+  );
   const unknown = given.flatMap(({ name, cluster }, index): Refusal[] => {
-    if (!cluster || known.has(keyOf(cluster))) return [];
-    const missing = keyOf(cluster);
-    const path = ["input", "nodes", String(index), "cluster"];
-    return [notFound(`Node ${name}: there is no cluster ${missing}.`, [missing], path)];
+    const asked = cluster && keyOf(cluster);
+    if (!asked || known.has(asked)) return [];
+    return [notFound(`Node ${name}: there is no cluster ${asked}.`, [asked], pathOf(index))];
   });
   return { idOf, refusals: [...unknown, ...locked] };
 }
