@@ -35,6 +35,8 @@ function selectLocked(tx: Tx, ids: readonly string[], skipLocked: boolean) {
       isDue: sql<boolean>`coalesce(${runs.dueAt} <= now(), false)`,
       /** True if the site has capacity limits. */
       isLimited: sql<boolean>`exists (select from ${site} where ${site.policy} ?| array['phaseLimits', 'controllerLimit'])`,
+      /** True if the site lets an erasure leave disks out. */
+      mayLeaveDisks: sql<boolean>`exists (select from ${site} where ${site.policy} ->> 'unerasedDisks' = 'ALLOW')`,
     })
     .from(runs)
     .innerJoin(operations, eq(operations.id, runs.operationId))

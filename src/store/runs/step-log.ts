@@ -106,6 +106,5 @@ export async function linesAfter(reader: Reader, runId: string, after: number, l
 
 /** Number of a run's newest line; 0 if it has none. */
 export async function newestLine(reader: Reader, runId: string): Promise<number> {
-  const newest = await newestRow(reader, stepLog, eq(stepLog.runId, runId), [stepLog.sequence]);
-  return newest?.sequence ?? 0;
+  return (await newestRow(reader, stepLog, eq(stepLog.runId, runId), [stepLog.sequence]))?.sequence ?? 0;
 }

@@ -9,7 +9,6 @@ import type { AccountedDisk, ErasureGap, InspectedDisks, KnownDisk } from "../..
 import { bytesText, cutTo, sentence } from "../../../runtime/text.ts";
 import { inspectedDisks } from "../../../store/nodes/nodes.ts";
 import type { JsonObject, StoredJson } from "../../../store/records.ts";
-import { readSite } from "../../../store/site.ts";
 import { isJsonObject } from "../../input/variables.ts";
 import type { StepContext } from "../claim/claimed-run.ts";
 import type { Fault } from "./driver-result.ts";
@@ -25,8 +24,7 @@ export async function erasureFault(context: StepContext, output: StoredJson): Pr
   const account = parseDiskAccount(output);
   const { note } = isJsonObject(output) ? output : {};
   if ("flaw" in account) return refusal(`${account.flaw}. Repair the driver ${step.driver}`);
-  const { policy } = await readSite(ledger.transaction.tx);
-  if (policy.unerasedDisks === "ALLOW") return null;
+  if (ledger.run.mayLeaveDisks) return null;
   const gaps = erasureGaps({
     account: account.map(accounted),
     inspected: await newestDisks(context),
