@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { afterAll, expect, test } from "vitest";
+import { afterAll, expect, onTestFinished, test } from "vitest";
 import { eventually } from "../support/eventually.ts";
 import { serviceUnderTest } from "../support/service.ts";
 import { aCertificate, tlsFiles } from "../support/tls-files.ts";
@@ -66,6 +66,7 @@ test("the token of the service on this host goes to no other server", async () =
     response.writeHead(404).end();
   });
   await new Promise<void>((listening) => void other.listen(0, "127.0.0.1", listening));
+  onTestFinished(() => void other.close());
   const file = join(HOME, "own-token");
   writeFileSync(file, `${TOKEN}\n`, { mode: 0o600 });
   const env = { PATH: process.env["PATH"], HOME, OSTLER_DATA: HOME };
@@ -84,7 +85,6 @@ test("the token of the service on this host goes to no other server", async () =
     await ask({ ...token, ...own, XDG_CONFIG_HOME: contextOf(address) });
     await ask({ ...token, XDG_CONFIG_HOME: contextOf(address) });
   }
-  other.close();
   const sent = `Bearer ${TOKEN}`;
   expect(received).toEqual([undefined, sent, sent, sent, undefined, undefined, sent, sent, sent, undefined]);
 });

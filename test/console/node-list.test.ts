@@ -88,6 +88,11 @@ describe("order", () => {
 
   test("the order after many changes is that of all rows, though only changed ones are compared", () => {
     const compare = (a: Key, b: Key) => a.key - b.key || (a.id < b.id ? -1 : 1);
+    let compared = 0;
+    const counted = (a: Key, b: Key) => {
+      compared += 1;
+      return compare(a, b);
+    };
     interface Key {
       readonly id: string;
       readonly key: number;
@@ -100,9 +105,14 @@ describe("order", () => {
       if (change % 5 === 4) items.delete(id);
       else items.set(id, { id, key: (change * 29) % 17 });
       if (change % 3 > 0) continue;
-      order = orderRows(order, { items, compare }, false);
+      order = orderRows(order, { items, compare: counted }, false);
       expect(order.rows).toEqual([...items.values()].toSorted(compare));
     }
+    compared = 0;
+    items.set("7", { id: "7", key: 99 });
+    orderRows(order, { items, compare: counted }, false);
+    // The place of one row among 60 is found by halving.
+    expect(compared).toBeLessThanOrEqual(6);
   });
 });
 

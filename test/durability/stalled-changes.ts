@@ -33,8 +33,8 @@ export interface StalledChangesOptions {
   readonly earlyMs: number;
   /** Called now and then while changes are written. */
   readonly sample?: (phase: "alone" | "beside") => Promise<void>;
-  /** Settles when the service has this many streams; absent: the late readers read on at once. */
-  readonly disconnected?: (connected: number) => Promise<unknown>;
+  /** Settles when the late readers may read on; absent: at once. `connected`: how many streams are not theirs. */
+  readonly beforeReading?: (connected: number) => Promise<unknown>;
   readonly say?: (line: string) => void;
 }
 
@@ -114,7 +114,7 @@ export async function runStalledChanges(url: string, options: StalledChangesOpti
   });
   const beside = await writer.write("beside", changes);
   const earlyEndings = await resumed;
-  await options.disconnected?.(healthy.length + early.length);
+  await options.beforeReading?.(healthy.length + early.length);
   say("all read on");
   const all = [...healthy, ...stopped];
   const { position, rows } = await readList(url, followedBy("list"));
@@ -283,7 +283,7 @@ async function main(): Promise<void> {
     async sample(phase) {
       most[phase] = Math.max(most[phase], await memoryOf(lab));
     },
-    disconnected: (connected) =>
+    beforeReading: (connected) =>
       eventually(
         "the stopped readers are disconnected",
         async () => (await openStreams(lab.url)) <= connected,

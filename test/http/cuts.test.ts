@@ -61,10 +61,7 @@ test(
       ballast: 60_000,
       earlyMs: 100,
       // Else the list is ahead of its cursor, and the readers are compared at that.
-      disconnected: () =>
-        eventually("every change is numbered", async () => {
-          return (await ostler.test.sql`select from change_inbox`).length === 0;
-        }),
+      beforeReading: ostler.changesNumbered,
     });
     expect({ faults, differences }).toEqual({ faults: [], differences: [] });
     expect([early.length, late.length, beside.edits.length]).toEqual([1, 5, 20]);

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { loginFailure } from "../../plugins/ansible/failure.ts";
 import { inventoryOf } from "../../plugins/ansible/facts.ts";
 import { openProject } from "../../plugins/ansible/project.ts";
@@ -111,12 +111,12 @@ describe("driver ansible: a play", () => {
       return readFileSync(join(lab.folder, "pipelining"), "utf8").trim();
     };
     const config = join(lab.project, "ansible.cfg");
+    onTestFinished(() => rmSync(config, { force: true }));
     expect(await pipelining()).toBe("True");
     writeFileSync(config, "[ssh_connection]\n# pipelining = False\n");
     expect(await pipelining()).toBe("True");
     writeFileSync(config, "[ssh_connection]\npipelining = False\n");
     expect(await pipelining()).toBe("");
-    rmSync(config);
   });
 
   test("the data of set_stats is the output, and plays, tasks and results are in the step log [R-1223]", async () => {

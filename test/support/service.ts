@@ -108,6 +108,8 @@ export interface ServiceUnderTest extends AsyncDisposable {
   listeners(): number;
   /** How many streams listen to the log of changes at this moment. */
   changeListeners(): number;
+  /** Resolves when every change has its position. A list may be ahead of its cursor until then. */
+  changesNumbered(): Promise<unknown>;
   readonly transact: Transact;
   readonly test: TestDatabase;
   /** Every line that was logged so far, of every level. */
@@ -326,6 +328,8 @@ export async function serviceUnderTest(setup: ServiceSetup = {}): Promise<Servic
     schema,
     listeners: counted.listeners,
     changeListeners: counted.changeListeners,
+    changesNumbered: () =>
+      eventually("every change is numbered", async () => (await test.sql`select from change_inbox`).length === 0),
     transact: createTransact(database, notifier),
     test,
     logLines,

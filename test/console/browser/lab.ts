@@ -83,7 +83,12 @@ export async function runsDiffer({ page }: Tab, { sql }: Service, uuid: string):
 }
 
 /** Begins work, and returns the UUID of the operation. */
-export async function begin(service: Service, mutation: string, type: string, input: object): Promise<string> {
+export async function begin(
+  service: Pick<Service, "ask">,
+  mutation: string,
+  type: string,
+  input: object,
+): Promise<string> {
   const { answer } = await service.ask<{
     answer: { operation: { uuid: string } | null; errors: readonly { message: string }[] };
   }>(`mutation($input: ${type}) { answer: ${mutation}(input: $input) { operation { uuid } errors { message } } }`, {

@@ -192,9 +192,12 @@ async function outage(lab: Lab): Promise<void> {
   const { page } = tab;
   // Else it may be live again before the next frame.
   proxy.refusesSockets = true;
-  proxy.cut();
-  await page.getByText(/^Reconnecting, as of \d\d:\d\d:\d\d$|^Catching up$/).waitFor();
-  proxy.refusesSockets = false;
+  try {
+    proxy.cut();
+    await page.getByText(/^Reconnecting, as of \d\d:\d\d:\d\d$|^Catching up$/).waitFor();
+  } finally {
+    proxy.refusesSockets = false;
+  }
   check("a page without its connection keeps its nodes", await untilNone(() => countsDiffer(tab, service)));
   await live(page);
   await service.kill();
@@ -365,7 +368,9 @@ async function losesRights({ browser, check }: Lab): Promise<void> {
     "an operator may deploy the cluster, and not change it",
     await untilNone(async () => {
       const shown = await enabled();
-      return shown.includes("Deploy changes…") && !shown.includes("Edit host groups…") ? [] : shown;
+      return shown.includes("Deploy changes…") && !shown.includes("Edit host groups…")
+        ? []
+        : [`enabled: ${shown.join(", ")}`];
     }),
   );
   await roles("viewer");

@@ -5,6 +5,7 @@ import { begin, countsDiffer, differing, runsDiffer, script, untilNone } from ".
 import type { Lab } from "./lab.ts";
 import { nameOf } from "./service.ts";
 import type { Service } from "./service.ts";
+import { live } from "./tab.ts";
 import type { Tab } from "./tab.ts";
 
 interface Watched {
@@ -19,11 +20,12 @@ const thirtyFrom = (from: number) => Array.from({ length: 30 }, (_, index) => na
 const WAITING = thirtyFrom(0);
 const KILLED = thirtyFrom(100);
 const CUT = thirtyFrom(200);
+const MOVED = thirtyFrom(300);
 const DEAD_MS = 30_000;
 const NOTICED_MS = 15_000;
 const CUTS = 200;
 
-const commission = (service: Service, worked: readonly string[], more: object = {}) =>
+const commission = (service: Pick<Service, "ask">, worked: readonly string[], more: object = {}) =>
   begin(service, "commissionNodes", "CommissionNodesInput!", {
     nodes: { names: worked },
     onFailure: "LEAVE",
@@ -35,10 +37,11 @@ const commission = (service: Service, worked: readonly string[], more: object = 
 async function beginWaves(service: Service): Promise<string> {
   await script(service, WAITING, { "clean.erase_disks": { waitSeconds: 3_600 } });
   const uuid = await commission(service, WAITING, { waves: { sizes: [{ count: 20 }, { percent: 100 }] } });
-  await untilNone(async () => {
+  const [flaw] = await untilNone(async () => {
     const waiting = await service.sql`select from nodes where state = 'CLEAN_WAIT' and name = any(${WAITING})`;
     return waiting.length === 20 ? [] : [`${waiting.length} of 20 nodes wait`];
   });
+  if (flaw !== undefined) throw new Error(flaw);
   return uuid;
 }
 
@@ -141,18 +144,27 @@ async function each(tabs: readonly Watched[], of: (watched: Watched) => Promise<
   return flaws.flatMap((lines, index) => lines.map((line) => `${tabs[index]?.screen}: ${line}`));
 }
 
-const until =
-  (text: string | RegExp, timeout: number) =>
-  async ({ tab: { page } }: Watched) => {
-    await page.locator(".status").getByText(text).waitFor({ timeout });
+/** Resolves when as many sockets have been opened since there were `before`. */
+async function socketsOpened({ proxy }: Lab, before: number, count: number): Promise<readonly string[]> {
+  return untilNone(async () => {
+    const opened = proxy.counts.sockets - before;
+    return opened >= count ? [] : [`${opened} of ${count} sockets were opened`];
+  });
+}
+
+/** They return without a click, then equal the database, and keep what they had. `before`: sockets at the last cut. */
+async function checkReturn(
+  lab: Lab,
+  tabs: readonly Watched[],
+  { kept, before, after }: { readonly kept: readonly string[]; readonly before: number; readonly after: string },
+): Promise<void> {
+  const began = performance.now();
+  const returned = async ({ tab }: Watched) => {
+    await live(tab.page, 60_000);
     return [];
   };
-
-/** They return without a click, equal the database a second after the last one has returned, and keep what they had. */
-async function checkReturn(lab: Lab, tabs: readonly Watched[], kept: readonly string[], after: string): Promise<void> {
-  const began = performance.now();
-  lab.check(`${after}, every tab returns without a click`, await each(tabs, until("Live", 60_000)));
-  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  lab.check(`${after}, every tab connects again`, await socketsOpened(lab, before, tabs.length));
+  lab.check(`${after}, every tab returns without a click`, await each(tabs, returned));
   lab.check(`${after}, every tab equals the database`, await each(tabs, ({ differs }) => untilNone(differs)));
   const now = await Promise.all(tabs.map(({ tab }) => keptOn(tab.page)));
   lab.check(
@@ -174,31 +186,36 @@ export async function survives(lab: Lab): Promise<void> {
   await commission(service, KILLED);
   await service.kill();
   const dead = performance.now();
-  check(
-    "every tab reports within 15 s that the service is dead",
-    await each(tabs, until("Reconnecting, as of", NOTICED_MS)),
-  );
+  const noticed = async ({ tab: { page } }: Watched) => {
+    await page.locator(".status").getByText("Reconnecting, as of").waitFor({ timeout: NOTICED_MS });
+    return [];
+  };
+  check("every tab reports within 15 s that the service is dead", await each(tabs, noticed));
   await new Promise((resolve) => setTimeout(resolve, Math.max(0, DEAD_MS - (performance.now() - dead))));
+  let before = proxy.counts.sockets;
   await service.start();
-  await checkReturn(lab, tabs, kept, "30 s after a kill");
+  await checkReturn(lab, tabs, { kept, before, after: "30 s after a kill" });
 
   await commission(service, CUT);
   for (let cuts = 0; cuts < CUTS;) {
+    before = proxy.counts.sockets;
     cuts += proxy.cut();
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    const [flaw] = await socketsOpened(lab, before, 1);
+    if (flaw !== undefined) throw new Error(flaw);
   }
-  await checkReturn(lab, tabs, kept, `after ${CUTS} cuts`);
+  await checkReturn(lab, tabs, { kept, before, after: `after ${CUTS} cuts` });
 
   await using replica = await service.replica();
+  before = proxy.counts.sockets;
   proxy.target = replica.url;
-  await service.kill();
-  await replica.ask(
-    'mutation($names: [String!]!) { setMaintenance(input: { nodes: { names: $names }, reason: "a replica" }) { count } }',
-    { names: WAITING.slice(0, 3) },
-  );
-  await checkReturn(lab, tabs, kept, "at another replica");
-  proxy.target = service.url;
-  await service.start();
+  try {
+    await service.kill();
+    await commission(replica, MOVED);
+    await checkReturn(lab, tabs, { kept, before, after: "at another replica" });
+  } finally {
+    proxy.target = service.url;
+    await service.start();
+  }
   await service.ask("mutation { abort(input: { work: { all: true } }) { acceptedCount } }");
   const flaws = tabs.flatMap(({ screen, tab }) => tab.flaws.map((flaw) => `${screen}: ${flaw}`));
   check("nothing else is wrong in any tab", flaws);

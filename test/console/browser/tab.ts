@@ -69,6 +69,6 @@ async function violationsOf(page: Page): Promise<readonly string[]> {
   }
 }
 
-export async function live(page: Page): Promise<void> {
-  await page.locator('.status[data-live="true"]').waitFor();
+export async function live(page: Page, timeout = WAIT_MS): Promise<void> {
+  await page.locator('.status[data-live="true"]').waitFor({ timeout });
 }
