@@ -437,6 +437,18 @@ describe("losses of the connection", () => {
     await ostler.operationEnds(repeated.out.trim());
   });
 
+  test("Ctrl-C before the plan is there reports that nothing was sent", async () => {
+    const name = await registeredNode(ostler, "AVAILABLE");
+    const before = await operations();
+    const { promise: hasArrived, resolve: arrived } = Promise.withResolvers<void>();
+    await using front = await proxy(() => arrived());
+    const deploy = startCli(["nodes", "deploy", name, "--yes"], { OSTLER_URL: front.url });
+    await hasArrived;
+    deploy.interrupt();
+    expect(await deploy.ended).toMatchObject({ code: 130, out: "", err: "\nNothing was sent.\n" });
+    expect(await operations()).toBe(before);
+  });
+
   test("a script that repeats a command with its own key gets the same operation", async () => {
     const gate = aGate();
     const name = await registeredNode(ostler, "AVAILABLE", { "deploy.write_image": { gate: gate.name } });

@@ -1,6 +1,9 @@
 /** Questions on the terminal. They go to stderr: stdout has the answer of the command. */
 import { CliError, EXIT, usageError } from "./exit.ts";
 
+/** After Ctrl-C before the request. */
+export const UNSENT = "Nothing was sent.";
+
 export function canAsk(): boolean {
   return process.stdin.isTTY && process.stderr.isTTY;
 }
@@ -20,7 +23,7 @@ export async function ask(question: string, { isSecret = false } = {}): Promise<
   return new Promise((resolve, reject) => {
     lines.on("SIGINT", () => {
       process.stderr.write("\n");
-      reject(new CliError(EXIT.interrupted, "Nothing was sent."));
+      reject(new CliError(EXIT.interrupted, UNSENT));
       lines.close();
     });
     lines.on("close", () => resolve(""));

@@ -6,7 +6,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { send, sendUntilAnswered } from "./api.ts";
 import type { Variables } from "./api.ts";
 import { CliError, EXIT, usageError } from "./exit.ts";
-import { confirm } from "./question.ts";
+import { UNSENT, confirm } from "./question.ts";
 import { INPUT_FIELDS } from "./requests.ts";
 import type { Answers } from "./requests.ts";
 import { filterOf, selectorOf } from "./selection.ts";
@@ -117,8 +117,8 @@ export async function startWork(
   const { idempotencyKey = crypto.randomUUID(), planHash: givenHash } = input;
   const isKeyed = input["idempotencyKey"] !== undefined;
   for (let plans = 1; ; plans += 1) {
-    const planned = (await send(session.server, verb.mutation, { input: { ...input, dryRun: true } }))
-      .answer as Started;
+    const plan = { input: { ...input, dryRun: true } };
+    const planned = (await withInterrupt(endUnsent, () => send(session.server, verb.mutation, plan))).answer as Started;
     if (flags.dryRun) return showPlan(session, verb, planned);
     const isRefused = planned.errors.length > 0;
     if (isRefused && !(isKeyed && flags.yes)) return refused(session, planned);
@@ -143,6 +143,11 @@ export async function startWork(
       return accepted(session, answer, { flags, isShown });
     warn("The plan has changed, and nothing was done. The new plan:");
   }
+}
+
+function endUnsent(): void {
+  warn(`\n${UNSENT}`);
+  process.exit(EXIT.interrupted);
 }
 
 async function untilAnsweredOrInterrupted(
