@@ -117,7 +117,8 @@ function environmentOf(folder: string, { folder: project, outputMax }: PlayReque
   return {
     HOME: folder,
     ANSIBLE_LOCAL_TEMP: join(folder, "tmp"),
-    ANSIBLE_SSH_CONTROL_PATH_DIR: join(folder, "cp"),
+    ANSIBLE_SSH_CONTROL_PATH_DIR: folder,
+    ANSIBLE_SSH_CONTROL_PATH: "%(directory)s/c",
     // Otherwise its own limit of 10 seconds counts.
     ANSIBLE_TIMEOUT: String(CONNECT_SECONDS),
     ANSIBLE_CALLBACK_PLUGINS: join(OWN, "callback"),

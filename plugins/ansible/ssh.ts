@@ -39,9 +39,20 @@ const BANNER_MS = 10_000;
 export const CONNECT_SECONDS = 30;
 const STALE_MS = 3_600_000;
 
+/**
+ * Length of the path of the folder at most: ssh has its socket in the folder of a node, with 17 characters more while it
+ * opens it, and the path of a socket has 107.
+ */
+const FOLDER_LENGTH_MAX = 107 - "/00000000-0000-0000-0000-000000000000/c".length - 17;
+
 /** The folder of all files of this driver. */
 export function driverFolder(): string {
   const folder = privateFolder("ansible");
+  if (folder !== undefined && folder.length > FOLDER_LENGTH_MAX)
+    throw new AnsibleError(
+      "OTHER",
+      `The ansible driver needs a folder for temporary files with a shorter path, for sockets in it: ${folder} has ${folder.length} characters, ${FOLDER_LENGTH_MAX} are possible. Set TMPDIR.`,
+    );
   if (folder !== undefined) return folder;
   throw new AnsibleError(
     "OTHER",

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { loginFailure } from "../../plugins/ansible/failure.ts";
 import { inventoryOf } from "../../plugins/ansible/facts.ts";
 import { openProject } from "../../plugins/ansible/project.ts";
@@ -117,6 +117,24 @@ describe("driver ansible: a play", () => {
     expect(await pipelining()).toBe("True");
     writeFileSync(config, "[ssh_connection]\npipelining = False\n");
     expect(await pipelining()).toBe("");
+  });
+
+  test("the path of a socket of ssh is short enough, or the step names TMPDIR", async () => {
+    lab.play("configure", `echo "$ANSIBLE_SSH_CONTROL_PATH_DIR $ANSIBLE_SSH_CONTROL_PATH" >${lab.folder}/path; ended`);
+    // What remains for it, and then one character less.
+    const [most, id] = [107 - 17 - "/c".length, lab.call().node.id];
+    const below = `/ostler-ansible-${process.getuid?.()}`;
+    for (const isTooLong of [false, true]) {
+      const tmp = join(lab.folder, "t".repeat(most - `${lab.folder}/${below}/${id}`.length + (isTooLong ? 1 : 0)));
+      mkdirSync(tmp);
+      vi.stubEnv("TMPDIR", tmp);
+      const result = await lab.run("configure", lab.call());
+      vi.unstubAllEnvs();
+      const refused = { kind: "failed", reason: expect.stringContaining("Set TMPDIR") as string };
+      expect(result).toMatchObject(isTooLong ? refused : { kind: "done" });
+    }
+    const [folder = "", path = ""] = readFileSync(join(lab.folder, "path"), "utf8").trim().split(" ");
+    expect(path.replace("%(directory)s", folder)).toHaveLength(107 - 17);
   });
 
   test("the data of set_stats is the output, and plays, tasks and results are in the step log [R-1223]", async () => {

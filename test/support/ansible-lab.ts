@@ -34,7 +34,7 @@ export interface AnsibleLab extends AsyncDisposable {
 }
 
 export async function ansibleLab(): Promise<AnsibleLab> {
-  const folder = mkdtempSync(join(tmpdir(), "ostler-ansible-test-"));
+  const folder = mkdtempSync(join(tmpdir(), "ostler-play-"));
   const project = join(folder, "project");
   mkdirSync(project);
   const before = {
