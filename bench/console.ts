@@ -53,6 +53,8 @@ const LETTERS = "node-00123";
 const CHANGES = 20;
 const STORM = 2_500;
 const MB = 2 ** 20;
+/** Of the service beside clients that do nothing: several bookmarks, which come every ten seconds. */
+const IDLE_SECONDS = 60;
 const FOLLOW = "subscription { nodeChanges { __typename ... on NodeUpserted { node { id state } } } }";
 
 export async function measureConsole({ nodes, consoles, seconds }: ConsoleOptions): Promise<void> {
@@ -108,7 +110,7 @@ export async function measureConsole({ nodes, consoles, seconds }: ConsoleOption
     ],
   );
   console.log(`  storm: ${shown(storm.rate, 0)} transitions a second for ${seconds} s`);
-  console.log(`  the service while nothing happens for ${seconds} s, ms of CPU`);
+  console.log(`  the service while nothing happens for ${IDLE_SECONDS} s, ms of CPU`);
   printTable(
     ["", "console", "plain subscriber", "ratio"],
     idle.service.map(({ count, ofConsoles, ofPlain }) => [
@@ -318,14 +320,14 @@ async function measureIdle(browser: Browser, service: Service, consoles: number,
   for (const count of new Set([1, consoles]))
     measured.push({
       count,
-      ofConsoles: await idleCpuMs(service, count, subscriptions, seconds),
-      ofPlain: await idleCpuMs(service, count, plain, seconds),
+      ofConsoles: await idleCpuMs(service, count, subscriptions),
+      ofPlain: await idleCpuMs(service, count, plain),
     });
   return { sockets: sent.length, requestsAMinute, share, service: measured };
 }
 
 /** CPU of the service while clients hold these subscriptions, which have caught up. */
-async function idleCpuMs(service: Service, count: number, subscriptions: readonly string[], seconds: number) {
+async function idleCpuMs(service: Service, count: number, subscriptions: readonly string[]) {
   const sockets: Socket[] = [];
   try {
     for (let client = 0; client < count; client += 1) {
@@ -341,7 +343,7 @@ async function idleCpuMs(service: Service, count: number, subscriptions: readonl
     }
     await quiet(service);
     const before = service.cpuSeconds();
-    await delay(seconds * 1_000);
+    await delay(IDLE_SECONDS * 1_000);
     return (service.cpuSeconds() - before) * 1_000;
   } finally {
     for (const socket of sockets) socket.terminate();
