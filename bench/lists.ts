@@ -11,6 +11,7 @@ import { Agent, request as httpRequest } from "node:http";
 import { fileURLToPath } from "node:url";
 import postgres from "postgres";
 import { median, percentile, printTable, shown } from "./figures.ts";
+import { MASTER_KEYS } from "./service.ts";
 import type { Testbed } from "./testbed.ts";
 
 export interface ListsOptions {
@@ -188,6 +189,7 @@ function startServer({ file, args = [] }: Server, url: string): ChildProcess {
       GRAPHILE_ENV: "production",
       DATABASE_URL: url,
       OSTLER_PORT: "0",
+      OSTLER_SECRET_KEYS: MASTER_KEYS,
       OSTLER_LOG: "error",
       OSTLER_PLUGINS: "fake",
       OSTLER_POWER_SECONDS: "0",
