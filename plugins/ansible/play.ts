@@ -53,8 +53,9 @@ interface Report {
  */
 export async function runPlay(call: StepCall<AnsibleSettings>, request: PlayRequest): Promise<Json> {
   const { node, settings, signal } = call;
-  const folder = join(driverFolder(), node.id);
-  const holder = await takeOver(call, `${folder}.holder`);
+  const files = driverFolder();
+  const folder = join(files, node.id.replaceAll("-", ""));
+  const holder = await takeOver(call, join(files, `${node.id}.holder`));
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(join(folder, "tmp"), { recursive: true });
   const pipe = join(folder, "variables");
@@ -118,29 +119,32 @@ function environmentOf(folder: string, { folder: project, outputMax }: PlayReque
     HOME: folder,
     ANSIBLE_LOCAL_TEMP: join(folder, "tmp"),
     ANSIBLE_SSH_CONTROL_PATH_DIR: folder,
-    ANSIBLE_SSH_CONTROL_PATH: "%(directory)s/c",
     // Otherwise its own limit of 10 seconds counts.
-    ANSIBLE_TIMEOUT: String(CONNECT_SECONDS),
+    ...(!decides(project, "timeout") && { ANSIBLE_TIMEOUT: String(CONNECT_SECONDS) }),
     ANSIBLE_CALLBACK_PLUGINS: join(OWN, "callback"),
     ANSIBLE_STDOUT_CALLBACK: "ostler_events",
     ANSIBLE_INVENTORY_ENABLED: "script",
     ANSIBLE_HOST_KEY_CHECKING: "True",
     ANSIBLE_RETRY_FILES_ENABLED: "False",
     ANSIBLE_NOCOLOR: "True",
-    ...(!decidesPipelining(project) && { ANSIBLE_PIPELINING: "True" }),
+    // Modules and their arguments reach the node by the connection, and are in no file on either machine.
+    ...(!decides(project, "pipelining") && { ANSIBLE_PIPELINING: "True" }),
     // Neither this folder nor the project is changed by a run.
     PYTHONDONTWRITEBYTECODE: "1",
     OSTLER_ANSIBLE_OUTPUT_MAX: String(outputMax),
   };
 }
 
-/**
- * Whether the settings of Ansible for a folder decide on pipelining, with which modules and their arguments reach the
- * node by the connection, and are in no file on either machine. By default Ansible writes them to files on both.
- */
-function decidesPipelining(folder: string): boolean {
-  const file = [join(folder, "ansible.cfg"), "/etc/ansible/ansible.cfg"].find((one) => existsSync(one));
-  return file !== undefined && /^\s*pipelining\s*[=:]/m.test(readFileSync(file, "utf8"));
+/** Whether the settings of Ansible for a folder decide on something; it skips a file that it cannot read. */
+function decides(folder: string, name: string): boolean {
+  for (const file of [join(folder, "ansible.cfg"), "/etc/ansible/ansible.cfg"]) {
+    try {
+      return new RegExp(`^\\s*${name}\\s*[=:]`, "m").test(readFileSync(file, "utf8"));
+    } catch {
+      // The next one counts.
+    }
+  }
+  return false;
 }
 
 /** The node alone, in its host group. */

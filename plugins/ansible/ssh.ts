@@ -40,10 +40,10 @@ export const CONNECT_SECONDS = 30;
 const STALE_MS = 3_600_000;
 
 /**
- * Length of the path of the folder at most: ssh has its socket in the folder of a node, with 17 characters more while it
- * opens it, and the path of a socket has 107.
+ * Length of the path of the folder at most: the folder of a node, of 33 characters, has sockets of ssh, which Ansible
+ * names by 10 characters and ssh by 17 more while it opens them. The path of a socket has 107.
  */
-const FOLDER_LENGTH_MAX = 107 - "/00000000-0000-0000-0000-000000000000/c".length - 17;
+const FOLDER_LENGTH_MAX = 107 - 33 - 11 - 17;
 
 /** The folder of all files of this driver. */
 export function driverFolder(): string {
