@@ -76,7 +76,9 @@ test.each([
   ["model:a,Big*", 11, null],
   ["label.rack:r*", 12, null],
   ["state=failed", 0, "state:failed"],
-  ["u07 -state!=failed", 5, "state:failed"],
+  ["state!=failed", 0, "-state:failed"],
+  ["u07 -state=failed", 4, "-state:failed"],
+  ["u07 -state!=failed", 4, "state:failed"],
 ])("filter %j is refused at position %i, with the nearest word %j [R-1020]", (text, position, nearest) => {
   expect(parseFilter(text)).toMatchObject({ flaw: { position, nearest } });
 });

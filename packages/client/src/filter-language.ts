@@ -255,8 +255,11 @@ function termOf({ text, start }: Word, isStream: boolean): FilterTerm | { readon
     if (isLabel)
       return rest === "" ? { negated, field, operator: null, values: [] } : flawAt(at + field.length, "expected `:`.");
     // As programs with selectors of labels have it. No name has this sign.
-    const equals = /^[^",]*?!?==?/.exec(body);
-    if (equals) return flawAt(at, "a term has `:`, not `=`.", body.replace(/!?==?/, ":"));
+    const equals = /^[^",]*?(!?)==?/.exec(body);
+    if (equals) {
+      const sign = negated === (equals[1] === "!") ? "" : "-";
+      return flawAt(start, "a term has `:`, not `=`.", sign + body.replace(/!?==?/, ":"));
+    }
     const values = valuesOf(body, at, "name");
     return "flaw" in values
       ? values
