@@ -165,17 +165,17 @@ export async function explainNodes(session: Session, selection: Selection | null
             `${run.operation.kind} ${run.operation.uuid.slice(0, 8)} ${currentRun ? "at" : "stopped before"} ${run.currentStep.name}`,
           ]
         : []),
-      ...(currentRun?.waiting ? [currentRun.waiting.description] : []),
+      ...(currentRun?.waiting ? [commandWords(currentRun.waiting.description)] : []),
       ...(maintenance ? [`in maintenance: ${maintenance.reason}`] : []),
       ...(presence === "DISAPPEARED" ? ["reported as disappeared by monitoring"] : []),
-      ...(fault ? [fault.message] : []),
-      ...(lastError ? [lastError.message] : []),
+      ...(fault ? [commandWords(fault.message)] : []),
+      ...(lastError ? [commandWords(lastError.message)] : []),
     ];
     // A node that is where it was sent needs nothing: each verb would disturb it.
     if (/^(ACTIVE|DECOMMISSIONED)$/.test(state) && reasons.length === 0) reasons.push("needs nothing");
     else if (action) reasons.push(`next: ${commandOf(action.mutation)} ${name}`);
     // A fault and the last error may have one text.
-    const texts = new Set(reasons.map((reason) => commandWords(reason).replace(/\.$/, "")));
+    const texts = new Set(reasons.map((reason) => reason.replace(/\.$/, "")));
     const shown = session.hasColor ? paint(state, stateColor(state)) : state;
     print(`${safe(name)}  ${shown}  ${safe([...texts].join("; "))}`);
   }

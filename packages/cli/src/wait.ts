@@ -144,7 +144,8 @@ function resultOf(operations: readonly Operation[], { wantsEnd = false }: WaitOp
       startedAt && finishedAt ? ` in ${durationText((Date.parse(finishedAt) - Date.parse(startedAt)) / 1000)}` : "";
     const id = uuid.slice(0, 8);
     const failures = failedCount > 0 ? `, ${failedCount} failed: ostler operations get ${id}` : "";
-    const next = /^(STOPPED|ABORTED)$/.test(state) ? `; to go on: ostler operations restart ${id}` : "";
+    const canGoOn = /^(STOPPED|ABORTED)$/.test(state) && kind !== "DISCOVER";
+    const next = canGoOn ? `; to go on: ostler operations restart ${id}` : "";
     warn(`operation ${id}  ${kind} ${state}  ${plural(totalCount, "node")}${took}${failures}${next}`);
     if (firstFailure && GROUP_FAILURES.has(firstFailure.code)) warn(`${firstFailure.code}: ${firstFailure.message}`);
     if (state.startsWith("SUCCEEDED")) return EXIT.done;
