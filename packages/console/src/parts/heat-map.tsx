@@ -5,7 +5,7 @@
 import { useEffect, useRef, useState } from "react";
 import type { PointerEvent } from "react";
 import type { NodeRow } from "../data/streams.ts";
-import { FAMILIES, nodeFamilyOf } from "../words/states.ts";
+import { FAMILIES, familyOf, nodeFamilyOf } from "../words/states.ts";
 import type { Family } from "../words/states.ts";
 import { cellAt, gridOf } from "./heat-map-layout.ts";
 import type { Grid, MapSection } from "./heat-map-layout.ts";
@@ -50,7 +50,8 @@ export function HeatMap({ section, nodes, width, cell, only, onPoint, onOpen }: 
     const cells = Int8Array.from(ids, (id) => {
       const node = nodes.get(id);
       const family = node ? nodeFamilyOf(node) : "rest";
-      return only === null || only === family ? FAMILIES.indexOf(family) : DIMMED;
+      const isShown = only === null || only === family || (node !== undefined && only === familyOf(node.state));
+      return isShown ? FAMILIES.indexOf(family) : DIMMED;
     });
     const ratio = window.devicePixelRatio;
     const key = JSON.stringify([width, height, cell, ratio, ids.length, colors]);

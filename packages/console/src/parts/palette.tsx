@@ -44,7 +44,8 @@ export function Palette({ onClose, onPropose }: PaletteProps) {
         ...clustersOf(nodes.values()),
         ...[...nodes.values()].map(({ name }) => ({ kind: "Node", label: name, target: nodePath(name) }) as const),
       ]),
-    [text, target, nodes, operations],
+    // More verbs, or fewer, with another scope.
+    [text, target, nodes, operations, verbs.length],
   );
 
   function choose({ kind, target: to }: PaletteEntry): void {
