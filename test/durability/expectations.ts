@@ -13,9 +13,9 @@ const VERBS = {
   PROVIDE: { mutation: "provideNodes", endsWhatRuns: true, putsInService: true },
   COMMISSION: { mutation: "commissionNodes", endsWhatRuns: true, putsInService: true },
   DEPLOY: { mutation: "deployNodes", endsWhatRuns: true, putsInService: true },
-  UNDEPLOY: { mutation: "undeployNodes", endsWhatRuns: true },
+  UNDEPLOY: { mutation: "undeployNodes", endsWhatRuns: true, inMaintenance: true },
   REDEPLOY: { mutation: "redeployNodes", endsWhatRuns: true, putsInService: true },
-  DECOMMISSION: { mutation: "decommissionNodes", endsWhatRuns: true },
+  DECOMMISSION: { mutation: "decommissionNodes", endsWhatRuns: true, inMaintenance: true },
   POWER: { mutation: "setPower", inMaintenance: true },
   BOOT_DEVICE: { mutation: "setBootDevice", inMaintenance: true },
 } as const;
@@ -144,15 +144,19 @@ export const STEPS: Readonly<Record<string, readonly string[]>> = {
   undeploy: ["deploy.remove_system"],
 };
 
-/** The steps, in order; null if the verb is not allowed. */
-export function stepsOf(kind: Kind, state: string, options: Options): readonly string[] | null {
+/** The steps, in order; null if the verb is not allowed. A machine in maintenance is checked before it is cleaned. */
+export function stepsOf(
+  kind: Kind,
+  { state, maintenance }: Pick<Facts, "state" | "maintenance">,
+  options: Options,
+): readonly string[] | null {
   const power = { ON: "power.power_on", OFF: "power.power_off", REBOOT: "power.reboot" }[options.powerAction ?? "OFF"];
   const list = (phase: string) =>
     phase === "power"
       ? [kind === "BOOT_DEVICE" ? "power.boot_device" : power]
       : kind === "CLEAN" && options.steps
         ? options.steps.map((step) => `${step.interface}.${step.name}`)
-        : (STEPS[phase] ?? []);
+        : [...(maintenance && phase === "clean" ? ["power.verify"] : []), ...(STEPS[phase] ?? [])];
   return phasesOf(kind, state, options)?.flatMap(list) ?? null;
 }
 

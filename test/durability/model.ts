@@ -369,7 +369,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
         flaws.push(
           `${actor}: ${kind} on ${ref} (${JSON.stringify(was)}) was not refused; the model has ${reasons.join(", ")}`,
         );
-      const expected = stepsOf(kind, was.state, request.options as Options);
+      const expected = stepsOf(kind, was, request.options as Options);
       const planned = plan?.steps.map((step) => `${step.interface}.${step.name}`);
       if (planned && expected && planned.join() !== expected.join())
         flaws.push(
@@ -955,7 +955,7 @@ export async function runModel(connection: Connection, options: ModelOptions): P
       // A restart goes on from where the earlier run came to, which need not be where the verb begins.
       const reasons = reasonsAgainst(kind, facts, of).filter((reason) => !restarted || reason !== "INVALID_STATE");
       const steps = run.plan.steps.map((step) => `${step.interface}.${step.name}`);
-      const expected = stepsOf(kind, then.state, of) ?? [];
+      const expected = stepsOf(kind, then, of) ?? [];
       return [
         ...reasons.map((reason) => flaw(`the model has ${reason}`)),
         ...(restarted || steps.join() === expected.join()
