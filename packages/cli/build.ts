@@ -8,6 +8,8 @@ import { build } from "vite";
 
 const at = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
+// That of a shell or of a test would choose other code of the packages.
+process.env["NODE_ENV"] = "production";
 await build({
   root: at("."),
   configFile: false,

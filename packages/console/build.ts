@@ -49,6 +49,8 @@ async function bundle(folder: string): Promise<void> {
   const vite = await import("vite").catch((cause: unknown) => {
     throw new Error("its packages are not installed; `npm ci` installs them", { cause });
   });
+  // That of a shell would choose the slow, talkative form of React.
+  process.env["NODE_ENV"] = "production";
   await vite.build({
     root: HERE,
     configFile: join(HERE, "vite.config.ts"),

@@ -35,7 +35,9 @@ function checkout({ isInstalled }: { readonly isInstalled: boolean }): string {
 }
 
 async function build(folder: string, ...args: readonly string[]) {
-  const child = spawn(process.execPath, [join(folder, "packages/console/build.ts"), ...args], { cwd: folder });
+  // As in the shell of a developer.
+  const env = { ...process.env, NODE_ENV: "development" };
+  const child = spawn(process.execPath, [join(folder, "packages/console/build.ts"), ...args], { cwd: folder, env });
   const [errors, [code]] = await Promise.all([text(child.stderr), once(child, "close") as Promise<[number]>]);
   return { code, errors };
 }
@@ -69,6 +71,7 @@ test("the last good build stays when the sources do not compile, and is replaced
     expect.arrayContaining([script, `${script}.br`, `${script}.gz`]),
   );
   expect(assets.length).toBe(6);
+  expect(readFileSync(inConsole(folder, `dist/${script}`), "utf8")).not.toContain("Each child in a list should have");
   expect(good).not.toMatch(/<script(?! type="module" crossorigin src="\/console\/)|<style/);
 
   const builtAt = statSync(inConsole(folder, "dist/index.html")).mtimeMs;
