@@ -5,7 +5,6 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import type { AddressInfo } from "node:net";
 import { once } from "node:events";
-import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import factory from "../../plugins/ansible/index.ts";
@@ -34,7 +33,8 @@ export interface AnsibleLab extends AsyncDisposable {
 }
 
 export async function ansibleLab(): Promise<AnsibleLab> {
-  const folder = mkdtempSync(join(tmpdir(), "ostler-play-"));
+  // Sockets of ssh need a short path.
+  const folder = mkdtempSync("/tmp/ostler-play-");
   const project = join(folder, "project");
   mkdirSync(project);
   const before = {

@@ -59,6 +59,12 @@ export async function untilNone(flawsNow: () => Promise<readonly string[]>): Pro
   }
 }
 
+/** Resolves as soon as there are no flaws; throws the first of the last ones. */
+export async function untilHolds(flawsNow: () => Promise<readonly string[]>): Promise<void> {
+  const [flaw] = await untilNone(flawsNow);
+  if (flaw !== undefined) throw new Error(flaw);
+}
+
 export const differing = (what: string, shown: readonly string[], stored: readonly string[]) => {
   const [a, b] = [shown.toSorted().join(", "), stored.toSorted().join(", ")];
   return a === b ? [] : [`${what}: shown ${a}; stored ${b}`];
@@ -107,9 +113,8 @@ export async function script(service: Service, names: readonly string[], steps: 
 
 /** Resolves when a condition of the database holds. */
 export async function untilStored(service: Service, uuid: string, state: string): Promise<void> {
-  const flaws = await untilNone(async () => {
+  await untilHolds(async () => {
     const [row] = await service.sql<{ state: string }[]>`select state from operations where id = ${uuid}`;
     return row?.state === state ? [] : [`the operation is ${row?.state}, not ${state}`];
   });
-  if (flaws[0] !== undefined) throw new Error(flaws[0]);
 }

@@ -1,7 +1,7 @@
 /** Ten tabs at once, on ten screens, while the service is killed, connections are cut, and a replica takes over. */
 import type { Page } from "playwright-core";
 import { sentenceCase } from "../../../packages/console/src/words/states.ts";
-import { begin, countsDiffer, differing, runsDiffer, script, untilNone } from "./lab.ts";
+import { begin, countsDiffer, differing, runsDiffer, script, untilHolds, untilNone } from "./lab.ts";
 import type { Lab } from "./lab.ts";
 import { nameOf } from "./service.ts";
 import type { Service } from "./service.ts";
@@ -37,11 +37,10 @@ const commission = (service: Pick<Service, "ask">, worked: readonly string[], mo
 async function beginWaves(service: Service): Promise<string> {
   await script(service, WAITING, { "clean.erase_disks": { waitSeconds: 3_600 } });
   const uuid = await commission(service, WAITING, { waves: { sizes: [{ count: 20 }, { percent: 100 }] } });
-  const [flaw] = await untilNone(async () => {
+  await untilHolds(async () => {
     const waiting = await service.sql`select from nodes where state = 'CLEAN_WAIT' and name = any(${WAITING})`;
     return waiting.length === 20 ? [] : [`${waiting.length} of 20 nodes wait`];
   });
-  if (flaw !== undefined) throw new Error(flaw);
   return uuid;
 }
 
@@ -144,13 +143,13 @@ async function each(tabs: readonly Watched[], of: (watched: Watched) => Promise<
   return flaws.flatMap((lines, index) => lines.map((line) => `${tabs[index]?.screen}: ${line}`));
 }
 
-/** Resolves when as many sockets have been opened since there were `before`. */
-async function socketsOpened({ proxy }: Lab, before: number, count: number): Promise<readonly string[]> {
-  return untilNone(async () => {
+/** The flaw that there is until as many sockets have been opened since there were `before`. */
+const socketsMissing =
+  ({ proxy }: Lab, before: number, count: number) =>
+  async () => {
     const opened = proxy.counts.sockets - before;
     return opened >= count ? [] : [`${opened} of ${count} sockets were opened`];
-  });
-}
+  };
 
 /** They return without a click, then equal the database, and keep what they had. `before`: sockets at the last cut. */
 async function checkReturn(
@@ -163,7 +162,7 @@ async function checkReturn(
     await live(tab.page, 60_000);
     return [];
   };
-  lab.check(`${after}, every tab connects again`, await socketsOpened(lab, before, tabs.length));
+  lab.check(`${after}, every tab connects again`, await untilNone(socketsMissing(lab, before, tabs.length)));
   lab.check(`${after}, every tab returns without a click`, await each(tabs, returned));
   lab.check(`${after}, every tab equals the database`, await each(tabs, ({ differs }) => untilNone(differs)));
   const now = await Promise.all(tabs.map(({ tab }) => keptOn(tab.page)));
@@ -200,8 +199,7 @@ export async function survives(lab: Lab): Promise<void> {
   for (let cuts = 0; cuts < CUTS;) {
     before = proxy.counts.sockets;
     cuts += proxy.cut();
-    const [flaw] = await socketsOpened(lab, before, 1);
-    if (flaw !== undefined) throw new Error(flaw);
+    await untilHolds(socketsMissing(lab, before, 1));
   }
   await checkReturn(lab, tabs, { kept, before, after: `after ${CUTS} cuts` });
 
