@@ -92,6 +92,7 @@ const LONG_FILES = globSync("test/**/*.long.test.ts", { cwd: ROOT }).filter(
   (file) => file !== CHAOS && file !== MONITORS,
 );
 const LONG_SAMPLE = [
+  "test/cli/package.long.test.ts",
   "test/clients/",
   "test/clients-page.long.test.ts",
   "test/client/",
