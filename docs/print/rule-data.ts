@@ -1586,6 +1586,10 @@ export const RULES: readonly RuleSection[] = [
         id: "R-1323",
         rule: "A stream of counts, or of what needs a person, pauses for at most 15 seconds after a read, however long that took.",
       },
+      {
+        id: "R-1399",
+        rule: "A stream of counts, or of what needs a person, reads again only after a change, and every ten seconds what changes with time alone.",
+      },
     ],
   },
   {

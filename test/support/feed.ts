@@ -108,12 +108,10 @@ export function countListeners(tail: Tail): {
   changeListeners(): number;
 } {
   const [transitions, changes] = [createListenerCount(), createListenerCount()];
-  const countedHead = (head: Head): Head => ({
-    get position() {
-      return head.position;
-    },
-    onAdvance: changes.counting((listener) => head.onAdvance(listener)),
-  });
+  const countedHead = <Of extends Head>(head: Of): Of => {
+    const onAdvance = changes.counting((listener) => head.onAdvance(listener));
+    return new Proxy(head, { get: (of, name) => (name === "onAdvance" ? onAdvance : Reflect.get(of, name)) });
+  };
   const countedChanges: ChangeTail = {
     ...tail.changes,
     live: countedHead(tail.changes.live),

@@ -9,7 +9,6 @@ import { runsByIds } from "../../store/runs/runs.ts";
 import { createKnownRows, createKnownRowsAlone, knownNodes } from "./known-rows.ts";
 import { createNumberedTail } from "./numbered-tail.ts";
 import { createPacedHead } from "./paced-head.ts";
-import type { Head } from "./paced-head.ts";
 import { createSharedPages } from "./shared-pages.ts";
 
 /** With the members of the tail of any log that is numbered (numbered-tail.ts). */
@@ -36,10 +35,8 @@ export function createChangeTail({ database: { reader }, log }: { readonly datab
     rowsAfter: (after, limit) => changesAfter(reader, { after, limit }),
     log,
   });
-  const live: Head = numbered.live;
   return {
     ...numbered,
-    live,
     /** The newest change for streams whose items sum up many. */
     paced: createPacedHead(numbered.live, PACE_MS),
     /** The same for those whose items read a whole cluster. */

@@ -12,7 +12,12 @@ export interface Head {
   onAdvance(listener: () => void): () => void;
 }
 
-export function createPacedHead(head: Head & { readonly isClosed: boolean }, everyMs: number): Head {
+/** That of the log itself. */
+export interface LiveHead extends Head {
+  readonly isClosed: boolean;
+}
+
+export function createPacedHead(head: LiveHead, everyMs: number): Head {
   const listeners = new Listeners();
   let position = 0;
   let leave = () => {};

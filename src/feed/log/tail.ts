@@ -19,6 +19,7 @@ import { createChangeTail } from "./change-tail.ts";
 import { createFacts } from "../facts.ts";
 import { Listeners } from "../listeners.ts";
 import { LogReader } from "./log-reader.ts";
+import { SharedAnswers } from "./shared-answers.ts";
 import { createSnapshots } from "./snapshots.ts";
 import { createTurns } from "./turns.ts";
 
@@ -88,6 +89,8 @@ export async function createTail(parts: TailParts) {
     snapshot: createSnapshots(database),
     /** The tail of the log of changes. */
     changes,
+    /** Answers that streams follow. */
+    answers: new SharedAnswers(database.reader, changes.live),
     /** The tail of the audit. */
     audit,
     /** Turns of the streams that catch up. */

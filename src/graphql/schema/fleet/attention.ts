@@ -1,5 +1,5 @@
 /** Nodes that need a person, by cause: the query `attention`, and its live form `attentionChanges`. */
-import { answerStream, keyOfAnswer } from "../../../feed/kinds/answer-stream.ts";
+import { keyOfAnswer } from "../../../feed/log/shared-answers.ts";
 import { attentionGroups } from "../../../store/nodes/attention.ts";
 import type { Attention, AttentionGroup, AttentionRequest } from "../../../store/nodes/attention.ts";
 import type { PendingGroup } from "../../../engine/admission/pending-changes.ts";
@@ -119,7 +119,7 @@ builder.subscriptionField("attentionChanges", (t) =>
     type: AttentionRef,
     ...needs("READ", { eventKey: keyOfAnswer }),
     description:
-      "The answer of `attention`: the present one first, then again whenever its groups, counts, messages or nodes have changed, also by time alone, at most once a second. Fields of nodes and suggestions are those of that moment. In large fleets, and with many different filters at a time, less often. After a disconnect, subscribe again: the first item has the present answer, so no cursor is needed.",
+      "The answer of `attention`: the present one first, then again whenever its groups, counts, messages or nodes have changed, at most once a second; by time alone, within ten seconds. Fields of nodes and suggestions are those of that moment. In large fleets, and with many different filters at a time, less often. After a disconnect, subscribe again: the first item has the present answer, so no cursor is needed.",
     args: {
       filter: t.arg({
         type: NodeFilterInput,
@@ -130,8 +130,9 @@ builder.subscriptionField("attentionChanges", (t) =>
     subscribe: (_root, { filter, kinds, ...limits }, { services }) => {
       const request = { filter: streamFilter(filter), kinds: given(kinds), ...groupLimits(limits) };
       const chosen = given(filter);
-      return answerStream(services, {
+      return services.tail.answers.stream({
         key: JSON.stringify(["attention", request, chosen]),
+        isTimed: request.kinds?.some((kind) => kind !== "PENDING_CHANGES") ?? true,
         read: async (reader) => ({ ...(await readAttention(services, reader, request)), chosen }),
       });
     },

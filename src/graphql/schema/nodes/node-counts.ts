@@ -1,5 +1,5 @@
 /** Counts of nodes by fields and labels: `nodeCounts`, its live form `nodeCountChanges`, and `labelKeys`. */
-import { answerStream, keyOfAnswer } from "../../../feed/kinds/answer-stream.ts";
+import { keyOfAnswer } from "../../../feed/log/shared-answers.ts";
 import { labelKeysInUse, labelValuesInUse, nodeGroups } from "../../../store/nodes/node-counts.ts";
 import type { CountKey, LabelKeyUse, LabelValueUse, NodeGroup, NodeGroups } from "../../../store/nodes/node-counts.ts";
 import type { NodeFilter } from "../../../store/nodes/node-filter.ts";
@@ -163,7 +163,7 @@ builder.subscriptionField("nodeCountChanges", (t) =>
       const by = countKeys(args.by);
       const first = sizeWithin(GROUPS_MAX, "first", args.first);
       const request = { filter: streamFilter(args.filter), by, first };
-      return answerStream(services, {
+      return services.tail.answers.stream({
         key: JSON.stringify(["nodeCounts", request]),
         read: async (reader) => ({ ...(await nodeGroups(reader, request)), by }),
       });

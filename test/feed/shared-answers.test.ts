@@ -1,11 +1,13 @@
 /** Streams of answers, with counts as the question: the present ones, then each change, with shared reads. */
 import { afterAll, expect, test, vi } from "vitest";
-import { answerStream } from "../../src/feed/kinds/answer-stream.ts";
+import type { Question } from "../../src/feed/log/shared-answers.ts";
 import { createTail } from "../../src/feed/log/tail.ts";
+import type { Tail } from "../../src/feed/log/tail.ts";
 import { createLog } from "../../src/log.ts";
+import { newestChange } from "../../src/store/log/changes.ts";
 import { nodeGroups } from "../../src/store/nodes/node-counts.ts";
 import type { NodeGroups } from "../../src/store/nodes/node-counts.ts";
-import type { Database } from "../../src/store/postgres/database.ts";
+import type { Reader } from "../../src/store/postgres/database.ts";
 import { createNotifier } from "../../src/store/postgres/notifier.ts";
 import { engineUnderTest } from "../support/builders.ts";
 
@@ -19,26 +21,23 @@ const newTail = () => createTail({ database, notifier, log: createLog("silent") 
 const tail = owned.use(await newTail());
 
 /** The numbers of nodes by rack. */
-const countStream = (parts: { readonly database: Database; readonly tail: typeof tail }) =>
-  answerStream(parts, {
-    key: "by rack",
-    read: (reader) => nodeGroups(reader, { filter: undefined, by: [{ label: "rack" }], first: 100 }),
-  });
+const readRacks: Question<NodeGroups>["read"] = (reader) =>
+  nodeGroups(reader, { filter: undefined, by: [{ label: "rack" }], first: 100 });
+const countStream = ({ answers }: Tail, read = readRacks) => answers.stream({ key: "by rack", read });
 
-/** The database with a reader whose statements are counted, or fail. */
-function counted(): { readonly database: Database; statements: number; fails: boolean } {
-  const state = { statements: 0, fails: false };
-  const reader = new Proxy(database.reader, {
-    get(target, name) {
-      if (name === "execute") {
-        state.statements += 1;
-        if (state.fails) throw new Error("The database is away.");
-      }
-      const value: unknown = Reflect.get(target, name);
-      return typeof value === "function" ? (value.bind(target) as unknown) : value;
+/** A count whose reads are counted, or fail. */
+function countedReads() {
+  const state = {
+    reads: 0,
+    fails: false,
+    async read(reader: Reader) {
+      if (state.fails) throw new Error("The database is away.");
+      const racks = await readRacks(reader);
+      state.reads += 1;
+      return racks;
     },
-  });
-  return Object.assign(state, { database: { ...database, reader } });
+  };
+  return state;
 }
 
 async function nextOf(stream: AsyncIterableIterator<NodeGroups>): Promise<Record<string, number>> {
@@ -54,7 +53,7 @@ test("a count stream begins with the present counts and emits each change, at mo
   const [one, two] = await ostler.aNode().times(2);
   await setRack(one?.name ?? "", "1");
   await setRack(two?.name ?? "", "1");
-  const stream = countStream({ database, tail });
+  const stream = countStream(tail);
   expect(await nextOf(stream)).toEqual({ "1": 2 });
   const startedAt = performance.now();
   await setRack(two?.name ?? "", "2");
@@ -67,65 +66,95 @@ test("a count stream begins with the present counts and emits each change, at mo
 });
 
 test("equal count streams share their reads, and none is read once all have left [R-532]", async () => {
-  const given = counted();
-  const streams = Array.from({ length: 50 }, () => countStream({ database: given.database, tail }));
+  const given = countedReads();
+  const streams = Array.from({ length: 50 }, () => countStream(tail, given.read));
   const first = await Promise.all(streams.map(nextOf));
   expect(new Set(first.map((groups) => JSON.stringify(groups))).size).toBe(1);
-  expect(given.statements).toBe(1);
+  expect(given.reads).toBe(1);
   const [name = ""] = (await ostler.aNode().times(1)).map((node) => node.name);
   await setRack(name, "shared");
   const second = await Promise.all(streams.map(nextOf));
   for (const groups of second) expect(groups).toMatchObject({ shared: 1 });
   // The change was committed in two parts, registration and label: one or two updates.
-  expect(given.statements).toBeLessThan(5);
+  expect(given.reads).toBeLessThan(5);
   for (const stream of streams) await stream.return?.();
-  const other = countStream({ database, tail });
-  const seen = given.statements;
+  const other = countStream(tail);
+  const seen = given.reads;
   await nextOf(other);
   await setRack(name, "later");
   await nextOf(other);
-  expect(given.statements).toBe(seen);
+  expect(given.reads).toBe(seen);
   await other.return?.();
 });
 
 test("a count stream ends when the process shuts down, and another one begins with the present counts [R-531]", async () => {
   const leaving = await newTail();
-  const stream = countStream({ database, tail: leaving });
+  const stream = countStream(leaving);
   const present = await nextOf(stream);
   const end = stream.next();
   await leaving[Symbol.asyncDispose]();
   expect(await end).toEqual({ done: true, value: undefined });
-  const again = countStream({ database, tail });
+  const again = countStream(tail);
   expect(await nextOf(again)).toEqual(present);
   await again.return?.();
 });
 
 test("an error of a count ends its streams, and a later stream counts again", async () => {
-  const given = counted();
+  const given = countedReads();
   given.fails = true;
-  const failed = countStream({ database: given.database, tail });
+  const failed = countStream(tail, given.read);
   await expect(failed.next()).rejects.toThrow("The database is away.");
   given.fails = false;
-  const again = countStream({ database: given.database, tail });
+  const again = countStream(tail, given.read);
   expect(Object.keys(await nextOf(again)).length).toBeGreaterThan(0);
   await again.return?.();
 });
 
-test("a count that could not be read for ten seconds left later streams silent for a minute and a half", async () => {
-  const given = counted();
-  const now = performance.now.bind(performance);
-  const reader = new Proxy(given.database.reader, {
-    get(target, name) {
-      if (name === "execute") vi.spyOn(performance, "now").mockImplementation(() => now() + 10_000);
-      return Reflect.get(target, name) as unknown;
-    },
-  });
-  given.fails = true;
-  const hanging = { ...given.database, reader };
+test("while nothing changes, only what changes with time is read, every ten seconds [R-1399]", async () => {
+  const name = (await ostler.aNode().made()).name;
+  const unsubscribe = tail.changes.live.onAdvance(() => {});
+  await tail.changes.numberAll();
+  const { position } = await newestChange(database.reader);
+  // What SQL has written is seen once a second.
+  await vi.waitUntil(() => tail.changes.live.position === position, 30_000);
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  const given = countedReads();
+  const timed = countedReads();
+  const stream = countStream(tail, given.read);
+  const timedStream = tail.answers.stream({ key: "timed", isTimed: true, read: timed.read });
   try {
-    await expect(countStream({ database: hanging, tail }).next()).rejects.toThrow("The database is away.");
-    given.fails = false;
-    const again = countStream({ database: hanging, tail });
+    const first = Promise.all([nextOf(stream), nextOf(timedStream)]);
+    // The second read follows after a pause.
+    await vi.waitUntil(() => given.reads + timed.reads === 2);
+    await first;
+    const second = nextOf(stream);
+    await vi.advanceTimersByTimeAsync(9_000);
+    expect(timed.reads).toBe(1);
+    await vi.advanceTimersByTimeAsync(1_100);
+    await vi.waitUntil(() => timed.reads === 2);
+    expect(given.reads).toBe(1);
+    await setRack(name, "moved");
+    await vi.waitUntil(() => tail.changes.live.position > position, 30_000);
+    await vi.waitUntil(() => given.reads === 2, 30_000);
+    expect(await second).toMatchObject({ moved: 1 });
+  } finally {
+    await stream.return?.();
+    await timedStream.return?.();
+    unsubscribe();
+    vi.useRealTimers();
+  }
+});
+
+test("a count that could not be read for ten seconds left later streams silent for a minute and a half", async () => {
+  await using own = await newTail();
+  const now = performance.now.bind(performance);
+  try {
+    const hanging = countStream(own, () => {
+      vi.spyOn(performance, "now").mockImplementation(() => now() + 10_000);
+      throw new Error("The database is away.");
+    });
+    await expect(hanging.next()).rejects.toThrow("The database is away.");
+    const again = countStream(own);
     expect(Object.keys(await nextOf(again)).length).toBeGreaterThan(0);
     await again.return?.();
   } finally {
@@ -134,6 +163,7 @@ test("a count that could not be read for ten seconds left later streams silent f
 });
 
 test("a read that took long delays the next one by 15 seconds, not by nine times its duration [R-1323]", async () => {
+  await using own = await newTail();
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
   let reads = 0;
   const read = async () => {
@@ -141,7 +171,7 @@ test("a read that took long delays the next one by 15 seconds, not by nine times
     await new Promise((resolve) => setTimeout(resolve, 20_000));
     return { reads, cursor: { position: 0, at: null } };
   };
-  const stream = answerStream({ database: { ...database }, tail }, { key: "slow", read });
+  const stream = own.answers.stream({ key: "slow", isTimed: true, read });
   try {
     const first = stream.next();
     await vi.advanceTimersByTimeAsync(20_000);
