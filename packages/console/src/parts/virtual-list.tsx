@@ -5,8 +5,8 @@
  * one selected last, and Ctrl and `a` all.
  */
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useRef, useState } from "react";
-import type { KeyboardEvent, ReactNode } from "react";
+import { memo, useEffect, useRef, useState } from "react";
+import type { KeyboardEvent, MouseEvent, ReactNode } from "react";
 import { letterKeys } from "./keys.ts";
 import { TEXT_SCALE } from "./text.tsx";
 
@@ -42,7 +42,7 @@ const COLUMN_MIN = 110 * TEXT_SCALE;
 const CHECKBOX = `${Math.max(40, 26 * TEXT_SCALE)}px`;
 const ROW_HEIGHT = 30 * TEXT_SCALE;
 const BORDERS = 4;
-const OVERSCAN = 6;
+const OVERSCAN = 4;
 
 export function VirtualList<Row>(props: VirtualListProps<Row>) {
   const { label, columns, rows, idOf, onOpen, isBusy = false, selection, onSort } = props;
@@ -84,6 +84,14 @@ export function VirtualList<Row>(props: VirtualListProps<Row>) {
     if (from < 0) selection.toggle(idOf(row));
     else selection.add(rows.slice(Math.min(from, index), Math.max(from, index) + 1).map(idOf));
     anchor.current = idOf(row);
+  }
+
+  function click({ target, shiftKey }: MouseEvent): void {
+    const id = target instanceof Element ? target.closest(".row")?.getAttribute("data-id") : null;
+    const index = rows.findIndex((row) => idOf(row) === id);
+    if (index < 0) return;
+    if (target instanceof HTMLInputElement) select(index, shiftKey);
+    setPlace(index);
   }
 
   function move(event: KeyboardEvent): void {
@@ -145,45 +153,62 @@ export function VirtualList<Row>(props: VirtualListProps<Row>) {
           ))}
         </div>
       </div>
-      <div role="rowgroup" style={{ height: virtual.getTotalSize(), minWidth, position: "relative" }}>
+      <div role="rowgroup" style={{ height: virtual.getTotalSize(), minWidth, position: "relative" }} onClick={click}>
         {items.map(({ index, start }) => {
           const row = rows[index];
           return (
             row !== undefined && (
-              <div
+              <ListRow
                 key={index % slots.current}
-                id={`${label}-${index}`}
-                className="row"
-                role="row"
-                aria-rowindex={index + 2}
-                data-current={index === shown}
-                aria-selected={selection?.selected.has(idOf(row))}
-                data-id={idOf(row)}
-                style={{ gridTemplateColumns: template, transform: `translateY(${start}px)` }}
-                onClick={() => setPlace(index)}
-              >
-                {selection && (
-                  <span role="gridcell">
-                    <input
-                      type="checkbox"
-                      tabIndex={-1}
-                      aria-label="Select"
-                      checked={selection.selected.has(idOf(row))}
-                      onChange={() => {}}
-                      onClick={(event) => select(index, event.shiftKey)}
-                    />
-                  </span>
-                )}
-                {columns.map(({ name, show }) => (
-                  <span key={name} role="gridcell">
-                    {show(row)}
-                  </span>
-                ))}
-              </div>
+                {...{ label, row, index, start, template, columns }}
+                id={idOf(row)}
+                isCurrent={index === shown}
+                isSelected={selection?.selected.has(idOf(row))}
+              />
             )
           );
         })}
       </div>
+    </div>
+  );
+}
+
+interface ListRowProps<Row> extends Pick<VirtualListProps<Row>, "label" | "columns"> {
+  readonly row: Row;
+  readonly id: string;
+  readonly index: number;
+  readonly start: number;
+  readonly template: string;
+  readonly isCurrent: boolean;
+  /** Undefined: rows cannot be selected. */
+  readonly isSelected: boolean | undefined;
+}
+
+/** A scroll renders only the rows that come. */
+const ListRow = memo(ListRowNow) as typeof ListRowNow;
+
+function ListRowNow<Row>({ label, columns, row, id, index, start, template, ...is }: ListRowProps<Row>) {
+  return (
+    <div
+      id={`${label}-${index}`}
+      className="row"
+      role="row"
+      aria-rowindex={index + 2}
+      data-current={is.isCurrent}
+      aria-selected={is.isSelected}
+      data-id={id}
+      style={{ gridTemplateColumns: template, transform: `translateY(${start}px)` }}
+    >
+      {is.isSelected !== undefined && (
+        <span role="gridcell">
+          <input type="checkbox" tabIndex={-1} aria-label="Select" checked={is.isSelected} onChange={() => {}} />
+        </span>
+      )}
+      {columns.map(({ name, show }) => (
+        <span key={name} role="gridcell">
+          {show(row)}
+        </span>
+      ))}
     </div>
   );
 }
