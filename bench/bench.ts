@@ -35,13 +35,14 @@ import { countStatements } from "./statements.ts";
 import { measureStreams } from "./streams.ts";
 import { measureTls } from "./tls.ts";
 import { measureTriggers } from "./triggers.ts";
+import { measureWall } from "./wall.ts";
 import { measureWholeFleet } from "./whole-fleet.ts";
 import { measureWorkers } from "./workers.ts";
 
 const FLAGS = {
   only: {
     type: "string",
-    help: "subjects, separated by commas; default: all except ansible, console and ironic, which need other programs",
+    help: "subjects, separated by commas; default: all except ansible, console, ironic and wall, which need other programs",
   },
   runs: { type: "string", default: "2000", help: "runs, profile: number of runs" },
   rounds: {
@@ -70,7 +71,11 @@ const FLAGS = {
   theirs: { type: "string", default: "200", help: "ironic: nodes of a pass of Ironic, at most as many as --bulk" },
   fleets: { type: "string", default: "100,1000,10000", help: "cycles: sizes of the fleets" },
   cycles: { type: "string", default: "10000", help: "cycles: number of cycles of each fleet" },
-  fleet: { type: "string", default: "10000", help: "fleet, snapshots, relabel, clusters, console: number of nodes" },
+  fleet: {
+    type: "string",
+    default: "10000",
+    help: "fleet, snapshots, relabel, clusters, console, wall: number of nodes",
+  },
   nodes: { type: "string", default: "2000,10000", help: "admission: sizes of the fleets" },
   subscribers: { type: "string", default: "1,100", help: "latency: numbers of subscribers" },
   transitions: { type: "string", default: "300", help: "latency: number of transitions" },
@@ -88,7 +93,7 @@ const FLAGS = {
   group: { type: "string", default: "100", help: "bmcs: nodes that are commissioned together" },
   clients: { type: "string", default: "20", help: "images: number of clients that download at a time" },
   megabytes: { type: "string", default: "500", help: "images: size of the image" },
-  seconds: { type: "string", default: "10", help: "images, console: duration of each measurement" },
+  seconds: { type: "string", default: "10", help: "images, console, wall: duration of each measurement" },
   consoles: { type: "string", default: "100", help: "console: number of idle consoles" },
   changes: { type: "string", default: "2000", help: "recording: changed rows per round" },
   followers: { type: "string", default: "100,1000", help: "relabel: numbers of clients with one of ten filters" },
@@ -164,6 +169,11 @@ const SUBJECTS: Readonly<Record<string, Subject>> = {
         consoles: Number(flags.consoles),
         seconds: Number(flags.seconds),
       }),
+  },
+  wall: {
+    flags: ["fleet", "seconds"],
+    named: true,
+    measure: () => measureWall({ nodes: Number(flags.fleet), seconds: Number(flags.seconds) }),
   },
   streams: {
     flags: ["fanout", "events"],
