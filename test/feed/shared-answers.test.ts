@@ -110,6 +110,23 @@ test("an error of a count ends its streams, and a later stream counts again", as
   await again.return?.();
 });
 
+test("a count stream begins also while no change can be numbered [R-531]", async () => {
+  await using own = await newTail();
+  const locked = Promise.withResolvers<void>();
+  const release = Promise.withResolvers<void>();
+  const holding = sql.begin(async (tx) => {
+    await tx`select from change_position for update`;
+    locked.resolve();
+    await release.promise;
+  });
+  await locked.promise;
+  const stream = countStream(own);
+  expect(Object.keys(await nextOf(stream)).length).toBeGreaterThan(0);
+  release.resolve();
+  await holding;
+  await stream.return?.();
+});
+
 test("while nothing changes, only what changes with time is read, every ten seconds [R-1399]", async () => {
   const name = (await ostler.aNode().made()).name;
   const unsubscribe = tail.changes.live.onAdvance(() => {});

@@ -12,7 +12,7 @@ export interface Head {
   onAdvance(listener: () => void): () => void;
 }
 
-/** That of the log itself. */
+/** The head of a log, which also says whether the tail has ended. */
 export interface LiveHead extends Head {
   readonly isClosed: boolean;
 }

@@ -6,6 +6,11 @@
  * again after a change, at most once a second, and every ten seconds if it changes with time alone. One answer is read
  * at a time, and reads take at most a tenth of the time; more only if the database is so slow that an answer would be
  * old.
+ *
+ * Modes:
+ * - no streams: nothing runs, and the log of changes is not followed.
+ * - waiting until an answer is due: ended by a change, by another question, and when the last stream leaves.
+ * - pausing after a read: ended by nothing.
  */
 import type { Reader } from "../../store/postgres/database.ts";
 import type { LogCursor } from "../../store/log/transitions.ts";
@@ -47,9 +52,11 @@ interface SharedAnswer {
   error: unknown;
 }
 
+/** A position of no log: the first read is due at once, also while the tail is idle or cannot read. */
+const NEVER_READ = -1;
 /** An answer is read at most this often. */
 const EVERY_MS = 1_000;
-/** The same though nothing has changed. */
+/** An answer that changes with time is read this often without a change. */
 const TIMED_MS = 10_000;
 /** Reads are followed by a pause of this many times their duration. */
 const PAUSE_FACTOR = 9;
@@ -101,7 +108,7 @@ export class SharedAnswers {
       question,
       listeners: new Set(),
       readAt: -Infinity,
-      position: 0,
+      position: NEVER_READ,
       update: null,
       text: "",
       error: null,
@@ -123,7 +130,6 @@ export class SharedAnswers {
       const [first] = [...this.#answers.values()].toSorted((a, b) => this.#dueAt(a) - this.#dueAt(b));
       const early = first ? this.#dueAt(first) - performance.now() : 0;
       if (!first || early > 0) {
-        // A change, another question, and the end of the last stream end the pause.
         await pause(Math.min(early, LOOK_MS), (wake) => (this.#wake = wake));
         continue;
       }
