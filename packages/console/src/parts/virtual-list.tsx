@@ -185,23 +185,24 @@ interface ListRowProps<Row> extends Pick<VirtualListProps<Row>, "label" | "colum
 }
 
 /** A scroll renders only the rows that come. */
-const ListRow = memo(ListRowNow) as typeof ListRowNow;
+const ListRow = memo(PlainListRow) as typeof PlainListRow;
 
-function ListRowNow<Row>({ label, columns, row, id, index, start, template, ...is }: ListRowProps<Row>) {
+function PlainListRow<Row>(props: ListRowProps<Row>) {
+  const { label, columns, row, id, index, start, template, isCurrent, isSelected } = props;
   return (
     <div
       id={`${label}-${index}`}
       className="row"
       role="row"
       aria-rowindex={index + 2}
-      data-current={is.isCurrent}
-      aria-selected={is.isSelected}
+      data-current={isCurrent}
+      aria-selected={isSelected}
       data-id={id}
       style={{ gridTemplateColumns: template, transform: `translateY(${start}px)` }}
     >
-      {is.isSelected !== undefined && (
+      {isSelected !== undefined && (
         <span role="gridcell">
-          <input type="checkbox" tabIndex={-1} aria-label="Select" checked={is.isSelected} onChange={() => {}} />
+          <input type="checkbox" tabIndex={-1} aria-label="Select" checked={isSelected} onChange={() => {}} />
         </span>
       )}
       {columns.map(({ name, show }) => (
