@@ -57,7 +57,7 @@ const MB = 2 ** 20;
 const IDLE_SECONDS = 30;
 /** Passes beside consoles, and alternating with them beside plain subscribers. */
 const IDLE_PASSES = 3;
-const FOLLOW = "subscription { nodeChanges(snapshot: false) { __typename ... on NodeUpserted { node { id state } } } }";
+const FOLLOW = "subscription { nodeChanges { __typename ... on NodeUpserted { node { id state } } } }";
 
 export async function measureConsole({ nodes, consoles, seconds }: ConsoleOptions): Promise<void> {
   await using service = await startService();

@@ -5,17 +5,20 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { findBrowser, launch } from "../test/console/browser/browser.ts";
 import { nameOf, startService } from "../test/console/browser/service.ts";
+import type { Service } from "../test/console/browser/service.ts";
+import { begin, script } from "../test/console/browser/lab.ts";
 import { openPage } from "./console.ts";
-import { printTable, shown } from "./figures.ts";
+import { shown } from "./figures.ts";
 
 export interface WallOptions {
   readonly nodes: number;
   readonly seconds: number;
 }
 
+const COLUMNS = ["minutes", "transitions", "failed", "heap, MB", "elements", "listeners", "documents", "sockets"];
 const SAMPLES = 12;
 /** Nodes that begin to be cleaned each second. Every 97th fails. */
-const BATCH = 12;
+const BATCH = 30;
 const FAILS = 97;
 const EVERY_MS = 1_000;
 
@@ -23,39 +26,43 @@ export async function measureWall({ nodes, seconds }: WallOptions): Promise<void
   await using service = await startService();
   await service.register(nodes);
   const names = Array.from({ length: nodes }, (_, index) => nameOf(index));
-  await service.ask("mutation($input: UpdateNodesInput!) { updateNodes(input: $input) { changedCount } }", {
-    input: {
-      nodes: { names: names.filter((_, index) => index % FAILS === 0) },
-      driver: { fake: { steps: { "clean.erase_disks": { fail: true } } } },
-    },
-  });
-  await service.ask("mutation($input: ManageNodesInput!) { manageNodes(input: $input) { errors { message } } }", {
-    input: { nodes: { names } },
-  });
+  await script(
+    service,
+    names.filter((_, index) => index % FAILS === 0),
+    { "clean.erase_disks": { fail: "The disk is worn out." } },
+  );
+  const managed = await begin(service, "manageNodes", "ManageNodesInput!", { nodes: { names } });
+  while (!(await hasEnded(service, managed))) await delay(EVERY_MS);
   await using browser = await launch(await findBrowser());
   const { page, heapMb, metric } = await openPage(browser, `${service.url}/console/wall`);
-  const begin = performance.now();
-  const rows: string[][] = [];
+  const startedAt = performance.now();
+  // A line when it is known: the run may be ended early.
+  console.log(`  ${COLUMNS.join("  ")}`);
   for (let second = 0, sample = 0; sample <= SAMPLES; second += 1) {
-    if (performance.now() - begin >= (sample * seconds * 1_000) / SAMPLES) {
-      const [{ count = 0 } = {}] = await service.sql<
-        { count: number }[]
-      >`select count(*)::int as count from transitions`;
+    if (performance.now() - startedAt >= (sample * seconds * 1_000) / SAMPLES) {
+      const [row] = await service.sql<{ transitions: number; failed: number }[]>`
+        select count(*)::int as transitions, (select count(*)::int from nodes where last_error is not null) as failed from transitions`;
       const { sent } = await page.evaluate(() => window.noted);
-      rows.push([
-        shown((performance.now() - begin) / 60_000, 0),
-        String(count),
+      const cells = [
+        shown((performance.now() - startedAt) / 60_000),
+        String(row?.transitions),
+        String(row?.failed),
         shown(await heapMb()),
         ...(await Promise.all(["Nodes", "JSEventListeners", "Documents"].map(metric))).map(String),
         String(sent.length),
-      ]);
+      ];
+      console.log(`  ${cells.map((cell, index) => cell.padStart(COLUMNS[index]?.length ?? 0)).join("  ")}`);
       sample += 1;
     }
     const batch = Array.from({ length: BATCH }, (_, index) => nameOf((second * BATCH + index) % nodes));
-    await service.ask("mutation($input: CleanNodesInput!) { cleanNodes(input: $input) { errors { message } } }", {
-      input: { nodes: { names: batch }, acceptance: "BEST_EFFORT" },
-    });
+    await begin(service, "cleanNodes", "CleanNodesInput!", { nodes: { names: batch }, acceptance: "BEST_EFFORT" });
     await delay(EVERY_MS);
   }
-  printTable(["minutes", "transitions", "heap, MB", "elements", "listeners", "documents", "sockets"], rows);
+}
+
+async function hasEnded({ sql }: Service, uuid: string): Promise<boolean> {
+  const [row] = await sql<
+    { ended: boolean }[]
+  >`select finished_at is not null as ended from operations where id = ${uuid}`;
+  return row?.ended ?? false;
 }
