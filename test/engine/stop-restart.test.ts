@@ -338,6 +338,35 @@ describe("stop", () => {
     ]);
   });
 
+  test("stop of a cluster with several operations stops all work on its nodes, and repeated returns the same [R-087]", async () => {
+    const gate = aGate();
+    await ostler.engine.createCluster(ALICE, { name: "twice" });
+    const nodes = await ostler
+      .aNode()
+      .in("AVAILABLE")
+      .inCluster("twice")
+      .scripted({ "deploy.prepare": { gate: gate.name } })
+      .times(3);
+    const [one, ...others] = nodes as [TestNode, ...TestNode[]];
+    await ostler.aNode().inCluster("twice").made();
+    const first = await ostler.begin("DEPLOY", [one]);
+    const cluster = { cluster: { name: "twice" } };
+    const { operationId: second } = await ostler.engine.submit(ALICE, {
+      kind: "DEPLOY",
+      nodes: cluster,
+      acceptance: "BEST_EFFORT",
+    });
+    await gate.arrivals(3);
+    const forecast = await ostler.engine.stop(ALICE, { work: cluster, dryRun: true });
+    expect(forecast).toMatchObject({ refusals: [], forecast: { entries: { length: 3 } } });
+    const answer = await ostler.engine.stop(ALICE, { work: cluster });
+    expect(answer).toMatchObject({ refusals: [], operationIds: expect.arrayContaining([first, second]) as unknown });
+    expect(await ostler.engine.stop(ALICE, { work: cluster })).toEqual(answer);
+    gate.open();
+    for (const id of [first, second ?? ""]) expect((await ostler.operationEnds(id)).state).toBe("STOPPED");
+    for (const node of [one, ...others]) expect(await ostler.nodeState(node)).toBe("STOPPED");
+  });
+
   test("stop does not prevent an abort [R-098]", async () => {
     const { node, id } = await blockedIn("deploy.write_image");
     await stop(id);

@@ -21,7 +21,7 @@ import type { Failure, PlannedStep } from "../../store/records.ts";
 import { limitStop, takeStopsOver } from "../../store/operations/due-operations.ts";
 import { PRIORITY, wakeRuns } from "../../store/runs/run-claims.ts";
 import { lockUnfinishedRuns, lockUnfinishedRunsOf } from "../../store/runs/run-locks.ts";
-import { runsOfOperation, interruptRuns } from "../../store/runs/runs.ts";
+import { runsOfOperation, interruptRuns, unfinishedRuns } from "../../store/runs/runs.ts";
 import type { RequestedInterrupt, RunRow } from "../../store/runs/runs.ts";
 import type { EngineContext } from "../context.ts";
 import { acceptedNode, refuseRequest, refusedNode } from "../input/answers.ts";
@@ -32,7 +32,7 @@ import { selectKnownNodes } from "../input/node-selector.ts";
 import type { SelectedWork, WorkSelector } from "../input/work-selector.ts";
 import { operationEnded, unknownOperation } from "../input/work-selector.ts";
 import { isUuid } from "../../runtime/uuid.ts";
-import { idsOf } from "../input/ids.ts";
+import { idsOf, nodeIdsOf } from "../input/ids.ts";
 import { stepLabel } from "../plans/plan.ts";
 import { finishWhenDone } from "../scheduling/finish-run.ts";
 import { ENGINE } from "../scheduling/start-runs.ts";
@@ -72,7 +72,10 @@ export async function stopWork(context: EngineContext, caller: Caller, request: 
   });
 }
 
-/** The operation to stop as a whole, or nodes. A cluster stands for the operation that was requested for it. */
+/**
+ * The operation to stop as a whole, or nodes. A cluster stands for the operation that was requested for it, and beside
+ * further ones on its nodes for all nodes that have work.
+ */
 async function selectWork(
   reader: Reader,
   selector: WorkSelector,
@@ -83,7 +86,9 @@ async function selectWork(
   const { nodes, clusterId, unknown } = found;
   const unfinished = clusterId === null ? [] : await unfinishedOperationsOfCluster(reader, clusterId);
   const whole = unfinished.find((operation) => operation.clusterId === clusterId);
-  return whole ? { wholeOperation: whole.id } : { nodes, unknown, operationId: null };
+  if (whole && unfinished.length === 1) return { wholeOperation: whole.id };
+  const busy = whole && new Set(nodeIdsOf(await unfinishedRuns(reader, nodeIdsOf(nodes))));
+  return { nodes: nodes.filter(({ nodeId }) => busy?.has(nodeId) ?? true), unknown, operationId: null };
 }
 
 async function stopOperation(
