@@ -131,7 +131,7 @@ export function plannedFailure(
   if (onFailure === null) return null;
   const sentences = parts.map(({ key: part, all: { length: count } }) => {
     const sentence = consequenceOf(part, count);
-    return parts.length === 1 ? sentence : `Operation of ${count} nodes: ${sentence}`;
+    return parts.length === 1 ? sentence : `Operation of ${count} ${count === 1 ? "node" : "nodes"}: ${sentence}`;
   });
   sentences.push(...toleranceText(plannedHostGroups(summary)));
   return { onFailure: others.length === 0 ? onFailure : null, consequence: sentences.join(" ") };
