@@ -101,20 +101,17 @@ test.each([
       groups: [group(280, "KEPT", "PENDING"), group(20, "PENDING")],
       duration: { expectedSeconds: 2_400 },
     }),
-    "300 nodes continue, in about 40 min; 280 keep the steps that succeeded; 20 begin their stage again. No data is lost.",
+    "300 nodes continue, in about 40 min; 280 repeat their unfinished stage; 20 begin again. No data is lost.",
   ],
   [
     // The plan has more groups than were read.
     plan({ plannedCount: 300, groups: [group(280, "KEPT")], erasesDataCount: 1, refusals: [refused(2, "BUSY")] }),
     "300 nodes continue. 1 node loses data. 2 nodes cannot (busy).",
   ],
-  [
-    plan({ plannedCount: 26, groups: [group(26, "PENDING")] }),
-    "26 nodes continue; all begin their stage again. No data is lost.",
-  ],
+  [plan({ plannedCount: 26, groups: [group(26, "PENDING")] }), "26 nodes continue; all begin again. No data is lost."],
   [
     plan({ plannedCount: 1, groups: [group(1, "KEPT", "PENDING")] }),
-    "1 node continues; it keeps the steps that succeeded. No data is lost.",
+    "1 node continues; it repeats its unfinished stage. No data is lost.",
   ],
   [plan({}), "No node has work that a restart would continue."],
 ])("the sentence before a restart states only what the plan shows: case %#", (summary, sentence) => {

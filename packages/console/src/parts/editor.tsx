@@ -72,7 +72,8 @@ export function Editor({ editing, lack = null, leave }: EditorProps) {
     setBase(now);
     setTexts(mergedTexts(base.texts, texts, now.texts));
   }
-  const canSend = lack === null && changed.length > 0 && Object.keys(flaws).length === 0 && !isSending;
+  const hasFlaw = Object.keys(flaws).length > 0;
+  const canSend = lack === null && changed.length > 0 && !hasFlaw && !isSending;
 
   async function send(): Promise<void> {
     if (!canSend) return;
@@ -135,8 +136,8 @@ export function Editor({ editing, lack = null, leave }: EditorProps) {
           ))}
         </Group>
       ))}
-      <p className={Object.keys(flaws).length === 0 ? "quiet" : "failure"} aria-live="polite">
-        <Text>{lack ?? (changed.length === 0 ? "Nothing is changed." : `Changed: ${changed.join(", ")}`)}</Text>
+      <p className={hasFlaw ? "failure" : "quiet"} aria-live="polite">
+        <Text>{lack ?? (hasFlaw ? "Correct what is marked." : changesText(changed))}</Text>
       </p>
       {other.length > 0 && isTouched && (
         <div role="status" className="problem">
@@ -310,4 +311,8 @@ export function EditDialog({ title, editing, onClose }: EditDialogProps) {
       </Dialog.Portal>
     </Dialog.Root>
   );
+}
+
+function changesText(changed: readonly string[]): string {
+  return changed.length === 0 ? "Nothing is changed." : `Changed: ${changed.join(", ")}`;
 }

@@ -5,6 +5,7 @@ import { useRequest } from "../data/queries.ts";
 import { fleet } from "../data/streams.ts";
 import { completionsOf } from "../words/filters.ts";
 import type { Completion } from "../words/filters.ts";
+import { focusRows } from "./keys.ts";
 import { Text } from "./text.tsx";
 
 interface FilterFieldProps {
@@ -48,6 +49,14 @@ export function FilterField({ text, flaw, onChange }: FilterFieldProps) {
           aria-invalid={flaw !== null}
           aria-describedby={flaw === null ? undefined : "filter-flaw"}
           onFocus={() => setUsed(true)}
+          onKeyDown={(event) => {
+            const isChoosing = event.currentTarget.getAttribute("aria-activedescendant") !== null;
+            if (event.key !== "Escape" && (event.key !== "Enter" || isChoosing)) return;
+            // The library would empty the field.
+            event.preventBaseUIHandler();
+            setOpen(false);
+            focusRows();
+          }}
         />
         <Autocomplete.Portal>
           <Autocomplete.Positioner sideOffset={4} align="start">

@@ -18,7 +18,7 @@ export function setLetterKeys(isOn: boolean): void {
 
 export const KEYS: readonly (readonly [string, string])[] = [
   ["Ctrl K", "Go to a node, an operation, a cluster or a screen; verbs on the selection"],
-  ["/", "Filter the nodes"],
+  ["/", "Filter the nodes; Enter or Esc leads to the rows"],
   ["j k, arrows, Home, End, Page Up, Page Down", "Rows"],
   ["x, Shift x, Ctrl a", "Select a row, a range, all that match"],
   ["Enter", "Open the row"],
@@ -29,6 +29,8 @@ export const KEYS: readonly (readonly [string, string])[] = [
 const FILTER = "#filter";
 const isField = (target: EventTarget | null) =>
   target instanceof HTMLElement && target.closest("input:not([type=checkbox]), textarea, select") !== null;
+/** The first list of the screen. */
+export const focusRows = () => document.querySelector<HTMLElement>('main [role="grid"]')?.focus();
 const hasOpen = () => document.querySelector('[role="dialog"], :popover-open, [role="listbox"]') !== null;
 
 export function useKeys(): void {
@@ -41,6 +43,7 @@ export function useKeys(): void {
         if (!hasOpen()) overlay.set("palette");
       } else if (ctrlKey || metaKey || altKey || isField(target) || hasOpen()) return;
       else if (key === "Escape") clearSelection();
+      else if (/^[jkx]$/.test(key) && letterKeys.get() && target === document.body) focusRows();
       else if (key === "?" && letterKeys.get()) overlay.set("keys");
       else if (key === "/" && letterKeys.get()) {
         event.preventDefault();

@@ -49,7 +49,9 @@ function StepLine({ step, percent }: { readonly step: Step; readonly percent: nu
       <WorkState state={state} /> {percent !== null && `${percent} %`}{" "}
       <small className="quiet">
         {took !== null && durationText(took)}
-        {estimate && state !== "SUCCEEDED" && ` of about ${durationText(estimate.medianSeconds)}`}
+        {estimate &&
+          !["SUCCEEDED", "SKIPPED", "KEPT"].includes(state) &&
+          ` of about ${durationText(estimate.medianSeconds)}`}
         {attempts.length > 1 && `, ${plural(attempts.length, "attempt")}`}
       </small>
       {failure && (

@@ -24,7 +24,6 @@ export interface RefusedGroup {
   readonly code: string;
   readonly nodeCount: number;
   readonly message: string;
-  readonly remedy: string;
   readonly examples: readonly { readonly ref: string; readonly node?: { readonly name: string } | null }[];
 }
 
@@ -156,8 +155,8 @@ export function restartSentence(plan: PlanSummary): string {
     grouped !== plannedCount
       ? null
       : listed([
-          share(kept, "keeps the steps that succeeded", "keep the steps that succeeded"),
-          share(plannedCount - kept, "begins its stage again", "begin their stage again"),
+          share(kept, "repeats its unfinished stage", "repeat their unfinished stage"),
+          share(plannedCount - kept, "begins again", "begin again"),
         ]);
   const took = duration?.expectedSeconds == null ? "" : `, in about ${durationText(duration.expectedSeconds)}`;
   return [

@@ -1,6 +1,7 @@
 /** The filters of lists of operations and of transitions, from the parameters of their addresses. */
 
 export const OPERATION_KINDS = [
+  "APPLY",
   "COMMISSION",
   "DEPLOY",
   "REDEPLOY",

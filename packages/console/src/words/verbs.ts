@@ -143,3 +143,13 @@ export const VERBS: readonly Verb[] = [
 export function workName(mutation: WorkMutation, input: Readonly<Record<string, unknown>>): string {
   return mutation === "updateNodes" && input["protected"] === false ? "End the protection of" : WORK[mutation].name;
 }
+
+/** What the service says about members of its API, as this page names them. */
+const WORDS: readonly (readonly [RegExp, string])[] = [
+  [/ with (clearMaintenance|clearRetired|updateNodes)\b/g, ""],
+  [/Send reinstall: true to do so\./g, "Choose “Install again where a system runs” to do so."],
+];
+
+export function inWordsOfPage(message: string): string {
+  return WORDS.reduce((text, [word, other]) => text.replaceAll(word, other), message);
+}

@@ -9,7 +9,10 @@ export interface Announcement {
 const keyOf = (operation: string) => `ostler-announced-${operation}`;
 
 export function announce(operations: readonly string[], announcement: Announcement): void {
-  for (const operation of operations) sessionStorage.setItem(keyOf(operation), JSON.stringify(announcement));
+  const { length } = operations;
+  const sentence = length === 1 ? announcement.sentence : `In ${length} operations: ${announcement.sentence}`;
+  for (const operation of operations)
+    sessionStorage.setItem(keyOf(operation), JSON.stringify({ ...announcement, sentence }));
 }
 
 /** `operation`: its UUID. */

@@ -57,6 +57,21 @@ export function selectionOf(mutation: WorkMutation, selector: Variables): Variab
   return mutation === "restart" || WORK[mutation].answers === "INTERRUPT" ? { work: selector } : { nodes: selector };
 }
 
+interface NodeNow {
+  readonly id: string;
+  readonly state: string;
+  readonly cluster: { readonly name: string } | null;
+}
+
+/** The states of the nodes that an interrupt names, by their IDs or their cluster, as a text that changes with them. */
+export function statesOf({ ids, input }: Proposal, nodes: Iterable<NodeNow>): string {
+  const named = ids && new Set(ids);
+  const { cluster: wanted } = (input["work"] ?? {}) as { readonly cluster?: { readonly name: string } };
+  const isNamed = ({ id, cluster }: NodeNow) =>
+    named?.has(id) ?? (wanted !== undefined && cluster?.name === wanted.name);
+  return [...nodes].flatMap((node) => (isNamed(node) ? [node.state] : [])).join(" ");
+}
+
 /** `ids`: the nodes that the input names. */
 export function outlookOf(
   mutation: WorkMutation,

@@ -1,7 +1,7 @@
 /** The verbs for one node or a selection: the most frequent at once, the others on demand. */
 import { useId, useState } from "react";
 import { WorkButton, useLack } from "../parts/work-button.tsx";
-import { VERBS, WORK } from "../words/verbs.ts";
+import { VERBS, WORK, inWordsOfPage } from "../words/verbs.ts";
 import type { Verb } from "../words/verbs.ts";
 import { selectionOf } from "./outlook.ts";
 import type { Proposal } from "./outlook.ts";
@@ -39,7 +39,7 @@ function refusalOf({ action }: Verb, verdicts: readonly Verdict[] | null): strin
   const found = verdicts?.filter((verdict) => verdict.action === action) ?? [];
   const [first] = found;
   if (!first || found.some(({ allowed }) => allowed)) return null;
-  return first.reason ?? first.remedy ?? "It is refused.";
+  return inWordsOfPage(first.reason ?? first.remedy ?? "It is refused.");
 }
 
 export function proposalOf({ mutation, input = {} }: Verb, { ids, object, cluster }: VerbTarget): Proposal {

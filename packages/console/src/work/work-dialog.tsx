@@ -7,9 +7,10 @@
  * typed stays.
  */
 import { Dialog } from "@base-ui/react/dialog";
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import type { KeyboardEvent } from "react";
 import { useLocation } from "wouter";
+import { fleet, useStore } from "../data/streams.ts";
 import { useThrottled } from "../data/use-throttled.ts";
 import { Problem } from "../parts/notices.tsx";
 import { Text } from "../parts/text.tsx";
@@ -18,16 +19,17 @@ import { numberText, plural, timeText } from "../words/numbers.ts";
 import { planDifferences } from "../words/plans.ts";
 import { sentenceCase } from "../words/states.ts";
 import { NO_TERMS, readTerms } from "../words/terms.ts";
-import { workName, workOf } from "../words/verbs.ts";
+import { inWordsOfPage, workName, workOf } from "../words/verbs.ts";
 import { AbortModes } from "./abort-modes.tsx";
 import { announce } from "./announcements.ts";
 import { carryOut, foresee } from "./carry-out.ts";
+import { statesOf } from "./outlook.ts";
 import type { Outlook, Proposal } from "./outlook.ts";
 import { TermsFields } from "./terms-fields.tsx";
 
 interface WorkDialogProps {
   readonly proposal: Proposal;
-  /** The state of the work that is interrupted; with another one the forecast is read again. */
+  /** Of an operation, the state of the work that is interrupted; with another one the forecast is read again. */
   readonly version?: string;
   readonly onClose: () => void;
 }
@@ -62,7 +64,9 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
   const isSent = useRef(false);
   const isDone = useRef(false);
   const refused = useRef<Outlook | null>(null);
-  const shownVersion = useThrottled(answers === "START" ? "" : version, PAUSE_MS);
+  const { items } = useStore(fleet);
+  const states = useMemo(() => statesOf(proposal, items.values()), [proposal, items]);
+  const shownVersion = useThrottled(answers === "START" ? "" : version + states, PAUSE_MS);
   const [, navigate] = useLocation();
   const { input: read, flaws } = readTerms(terms);
   const content = JSON.stringify(read);
@@ -115,7 +119,7 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
       const done = await carryOut(proposal, planned.outlook, { terms: read, key, reason });
       if (done.operations.length > 0 || done.errors.length === 0) return finish(planned.outlook, done.operations);
       refused.current = planned.outlook;
-      setRefusal(done.errors.map(({ message }) => message));
+      setRefusal(done.errors.map(({ message }) => inWordsOfPage(message)));
       setPlanned({ ...planned, terms: "" });
       setPlans(plans + 1);
     } catch (cause) {
@@ -244,21 +248,23 @@ function Announced({ outlook, at, isCurrent, isPlannable }: AnnouncedProps) {
         </p>
       ))}
       <ul className="refusals">
-        {outlook.refusals.map(({ code, nodeCount, message, remedy, examples }) => (
+        {outlook.refusals.map(({ code, nodeCount, message, examples }) => (
           <li key={code}>
             <b>{numberText(nodeCount)}</b> refused, {sentenceCase(code).toLowerCase()}:{" "}
-            <Text>{nodeCount === 1 ? message : remedy}</Text>{" "}
-            <small>
-              <Text>{examples.map(({ ref, node }) => node?.name ?? ref).join(", ")}</Text>
-              {nodeCount > examples.length && " …"}
-            </small>
+            <Text>{inWordsOfPage(message)}</Text>{" "}
+            {nodeCount > 1 && (
+              <small>
+                <Text>{examples.map(({ ref, node }) => node?.name ?? ref).join(", ")}</Text>
+                {nodeCount > examples.length && ` and ${numberText(nodeCount - examples.length)} more`}
+              </small>
+            )}
           </li>
         ))}
         {outlook.errors
           .filter(({ code }) => !outlook.refusals.some((group) => group.code === code))
           .map(({ code, message }) => (
             <li key={`${code} ${message}`}>
-              <Text>{message}</Text>
+              <Text>{inWordsOfPage(message)}</Text>
             </li>
           ))}
       </ul>
