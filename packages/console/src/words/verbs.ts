@@ -144,7 +144,7 @@ export function workName(mutation: WorkMutation, input: Readonly<Record<string, 
   return mutation === "updateNodes" && input["protected"] === false ? "End the protection of" : WORK[mutation].name;
 }
 
-/** What the service says about members of its API, as this page names them. */
+/** Members of the API in messages of the service, as this page names them. */
 const WORDS: readonly (readonly [RegExp, string])[] = [
   [/ with (clearMaintenance|clearRetired|updateNodes)\b/g, ""],
   [/Send reinstall: true to do so\./g, "Choose “Install again where a system runs” to do so."],
