@@ -43,11 +43,15 @@ test("the live flag falls within 15 seconds with the default intervals [R-795]",
   const connection = connect({ url: "ws://silent.example/graphql", webSocketImpl: silent(1) });
   const counts = followChanges(connection, COUNTS, {});
   const end = counts.subscribe(() => {});
+  const begunAt = Date.now();
   await vi.advanceTimersByTimeAsync(200);
   expect(counts.getSnapshot()).toMatchObject({ isLive: true, value: { totalCount: 1 } });
   await vi.advanceTimersByTimeAsync(14_500);
   expect(counts.getSnapshot()).toMatchObject({ isLive: false, value: { totalCount: 1 }, error: null });
-  expect(connection.getSnapshot().state).toBe("broken");
+  const { state, since } = connection.getSnapshot();
+  expect(state).toBe("broken");
+  // The age of the data is that of the last sign of life.
+  expect(since.getTime() - begunAt).toBeLessThan(200);
   end();
 });
 

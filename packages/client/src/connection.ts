@@ -36,6 +36,7 @@ export interface ConnectionStatus {
    * wrong.
    */
   readonly state: "idle" | "connecting" | "connected" | "broken" | "refused";
+  /** If it is broken: the last sign of life of the service. */
   readonly since: Date;
   /** Why it is broken or refused; null otherwise. */
   readonly why: string | null;
@@ -67,11 +68,13 @@ export function connect(options: ConnectOptions): Connection {
   let client: Client | undefined;
   let isTrying = false;
   let isAcknowledged = false;
+  /** Of the present or the last connection. */
+  let heardAt = 0;
   let waiting: { readonly timer: ReturnType<typeof setTimeout>; readonly ms: number } | null = null;
 
-  function become(state: ConnectionStatus["state"], why: string | null = null): void {
+  function become(state: ConnectionStatus["state"], why: string | null = null, since = Date.now()): void {
     if (state === status.state) return;
-    status = { state, since: new Date(), why };
+    status = { state, since: new Date(since), why };
     changed();
   }
 
@@ -115,18 +118,27 @@ export function connect(options: ConnectOptions): Connection {
         },
         connected() {
           isAcknowledged = true;
+          heardAt = Date.now();
           disarm();
           become("connected");
         },
         ping: (isReceived) => void (isReceived || terminateAfter(pongMs)),
-        pong: (isReceived) => void (isReceived && disarm()),
+        pong(isReceived) {
+          if (!isReceived) return;
+          heardAt = Date.now();
+          disarm();
+        },
         // A large snapshot may delay the pong.
-        message: () => void (isAcknowledged && waiting && terminateAfter(waiting.ms)),
+        message() {
+          heardAt = Date.now();
+          if (isAcknowledged && waiting) terminateAfter(waiting.ms);
+        },
         closed(event) {
           disarm();
           const { code } = event as { readonly code?: number };
           if (code === NORMAL_CLOSURE) become("idle");
-          else become(isForbidden(event) && !isAcknowledged ? "refused" : "broken", reasonOf(event));
+          else if (isForbidden(event) && !isAcknowledged) become("refused", reasonOf(event));
+          else become("broken", reasonOf(event), isAcknowledged ? heardAt : undefined);
         },
       },
     });
