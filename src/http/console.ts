@@ -34,6 +34,8 @@ const POLICY = [
 const ASSETS = `${CONSOLE}assets/`;
 /** One name, so that no path leaves the folder. */
 const ASSET_NAME = /^\w[\w.-]*$/;
+/** No screen has a dot in its name. */
+const FILE = /^[^/]+\.[^/]*$/;
 const TYPES: Readonly<Record<string, string>> = {
   ".js": "text/javascript; charset=utf-8",
   ".css": "text/css; charset=utf-8",
@@ -81,6 +83,7 @@ export function createConsole(folder: string): Console {
       const path = pathOf(request);
       if (path === CONSOLE.slice(0, -1)) return void response.writeHead(302, { location: CONSOLE }).end();
       if (path.startsWith(ASSETS)) return sendAsset(path.slice(ASSETS.length), request, response);
+      if (FILE.test(path.slice(CONSOLE.length))) return sendAsset("", request, response);
       await sendPage(request, response);
     },
   };

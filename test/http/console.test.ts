@@ -98,6 +98,7 @@ describe("the web console", () => {
   ])("the path %j below the files leads to no file [R-1170]", async (name) => {
     const answer = await getRaw(`/console/assets/${name}`);
     expect(answer.status).toBe(404);
+    expect((await getRaw("/console/missing.js")).status).toBe(404);
     expect(answer.body).toContain("not part of the console");
   });
 
