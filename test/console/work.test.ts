@@ -10,8 +10,8 @@ import {
 } from "../../packages/console/src/words/plans.ts";
 import type { VerbPlan } from "../../packages/console/src/words/plans.ts";
 import { NO_TERMS, failureSentence, objectOf, readTerms } from "../../packages/console/src/words/terms.ts";
-import { VERBS, WORK, isWork, lackOf, workName } from "../../packages/console/src/words/verbs.ts";
-import { markOutlook, outlookOf, selectionOf } from "../../packages/console/src/work/outlook.ts";
+import { VERBS, WORK, isWork, inWordsOfPage, lackOf, workName } from "../../packages/console/src/words/verbs.ts";
+import { markOutlook, outlookOf, selectionOf, statesOf } from "../../packages/console/src/work/outlook.ts";
 
 const PLAN: VerbPlan & { readonly failureConsequence: string | null; readonly onFailure: string } = {
   nodeCount: 4,
@@ -267,5 +267,44 @@ describe("verbs", () => {
     expect(
       new Set(marks.map(({ mutation, input = {} }) => markSentence(mutation as "deleteNodes", input, 2))).size,
     ).toBe(marks.length);
+  });
+});
+
+describe("an interrupt", () => {
+  const effect = { effect: "NOW", count: 1, powersOff: false, changedParts: [], conditionKnown: true, cutsStep: false };
+  const forecast = {
+    effects: [effect],
+    refusals: [{ code: "NOTHING_RUNNING", nodeCount: 1, message: "", examples: [] }],
+  };
+
+  test("an interrupt names only the nodes that its forecast has", () => {
+    const answer = {
+      forecast,
+      errors: [],
+      operation: null,
+      operations: [],
+      results: [{ accepted: true }, { accepted: false }],
+    };
+    expect(outlookOf("abort", answer, ["a", "b"], {})).toMatchObject({ ids: ["a"], acceptedCount: 1 });
+    expect(outlookOf("abort", answer, null, {}).ids).toBeNull();
+  });
+
+  test.each([
+    [{ ids: ["a", "c"], input: {} }, "ACTIVE DEPLOYING"],
+    [{ input: { work: { cluster: { name: "berlin" } } } }, "ACTIVE STOPPED"],
+    [{ input: { work: { operationId: "1" } } }, ""],
+  ])("its forecast is read again when the nodes of %j have other states", (proposal, states) => {
+    const nodes = [
+      { id: "a", state: "ACTIVE", cluster: { name: "berlin" } },
+      { id: "b", state: "STOPPED", cluster: { name: "berlin" } },
+      { id: "c", state: "DEPLOYING", cluster: null },
+    ];
+    expect(statesOf({ mutation: "stop", object: "", ...proposal }, nodes)).toBe(states);
+  });
+
+  test("refusals use the words of the page", () => {
+    expect(inWordsOfPage("Node a is protected. Remove the protection with updateNodes first.")).toBe(
+      "Node a is protected. Remove the protection first.",
+    );
   });
 });

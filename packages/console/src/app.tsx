@@ -8,6 +8,7 @@ import { KeyTable } from "./parts/key-table.tsx";
 import { overlay, useKeys } from "./parts/keys.ts";
 import { NotFound, Problem } from "./parts/notices.tsx";
 import { Palette } from "./parts/palette.tsx";
+import { Text } from "./parts/text.tsx";
 import { partOfPath } from "./parameters.ts";
 import { ACTIVITY, CLUSTERS, FLEET, NODES, OPERATIONS, WALL, titleOf } from "./routes.ts";
 import { ActivityScreen } from "./screens/activity.tsx";
@@ -26,10 +27,30 @@ import { WorkDialog } from "./work/work-dialog.tsx";
 export function App() {
   const reason = useSyncExternalStore(signedOut.subscribe, signedOut.get);
   const { state, why } = useStore(connection);
+  const [wasIn, setIn] = useState(false);
+  const [leaves, setLeaves] = useState(false);
   useEffect(() => {
     if (state === "refused") signedOut.set(why ?? "The service asks who you are.");
+    if (state === "connected") {
+      signedOut.set(null);
+      setIn(true);
+    }
   }, [state]);
-  return reason === null ? <SignedIn /> : <SignInScreen reason={reason} />;
+  if (reason !== null && (!wasIn || leaves)) return <SignInScreen reason={reason} />;
+  // What is shown and typed stays: a proxy may have answered in place of the service.
+  return (
+    <>
+      {reason !== null && (
+        <p role="alert" className="problem">
+          <Text>{reason}</Text>{" "}
+          <button type="button" onClick={() => setLeaves(true)}>
+            Sign in
+          </button>
+        </p>
+      )}
+      <SignedIn />
+    </>
+  );
 }
 
 function SignedIn() {

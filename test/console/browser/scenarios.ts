@@ -218,6 +218,20 @@ async function outage(lab: Lab): Promise<void> {
   await other.page.getByText("a proxy between may have sent it").first().waitFor({ timeout: 60_000 });
   proxy.replacement = null;
   check("an answer of a proxy is named as one", []);
+  proxy.replacement = { status: 401, type: "text/html", body: "<h1>Who are you?</h1>" };
+  await page.getByRole("link", { name: "Activity" }).click();
+  await page.getByText("Signed out").waitFor();
+  proxy.replacement = null;
+  check(
+    "a login of a proxy leaves the page",
+    (await page.getByRole("heading", { name: "Activity" }).count()) === 1 ? [] : ["it is gone"],
+  );
+  proxy.cut();
+  await live(page);
+  check(
+    "and it recovers without a click",
+    (await page.getByText("Signed out").count()) === 0 ? [] : ["it is signed out"],
+  );
   check("nothing else is wrong during an outage", [...tab.flaws, ...other.flaws]);
 }
 

@@ -71,6 +71,7 @@ function List({ read, sort, columns, onSort, onColumns }: ListProps) {
   const [, navigate] = useLocation();
   const { items, isWhole, error } = useMatching(read);
   const [isHeld, setHeld] = useState(false);
+  const isPointed = useRef(false);
   const [reorders, setReorders] = useState(0);
   const { rows, movedCount } = useOrder(items, sort, isHeld, reorders);
   const selected = useSyncExternalStore(selection.subscribe, selection.get);
@@ -94,10 +95,16 @@ function List({ read, sort, columns, onSort, onColumns }: ListProps) {
       {error && <Problem error={error} />}
       <Selected selected={selected} items={items} where="filter" />
       <div
-        onPointerEnter={() => setHeld(true)}
-        onPointerLeave={(event) => setHeld(event.currentTarget.contains(document.activeElement))}
+        onPointerEnter={() => {
+          isPointed.current = true;
+          setHeld(true);
+        }}
+        onPointerLeave={(event) => {
+          isPointed.current = false;
+          setHeld(event.currentTarget.contains(document.activeElement));
+        }}
         onFocus={() => setHeld(true)}
-        onBlur={(event) => setHeld(event.currentTarget.contains(event.relatedTarget))}
+        onBlur={(event) => setHeld(isPointed.current || event.currentTarget.contains(event.relatedTarget))}
       >
         <VirtualList
           label="Nodes"

@@ -83,7 +83,7 @@ export function outlookOf(
     case "START":
       return ofStart(mutation as StartMutation, answer as Started, ids, input);
     case "INTERRUPT":
-      return { ...ofInterrupt(mutation as InterruptMutation, answer as Interrupted), ids };
+      return ofInterrupt(mutation as InterruptMutation, answer as Interrupted, ids);
     case "WAVES":
       return ofWaves(mutation as WavesMutation, answer as Waved);
     case "MARK":
@@ -152,8 +152,8 @@ function ofStart(
 /** These do nothing to a run that continues. */
 const ENDING: readonly InterruptMutation[] = ["stop", "abort"];
 
-function ofInterrupt(mutation: InterruptMutation, answer: Interrupted): Outlook {
-  const { forecast, errors, operation, operations } = answer;
+function ofInterrupt(mutation: InterruptMutation, answer: Interrupted, ids: readonly string[] | null): Outlook {
+  const { forecast, errors, operation, operations, results } = answer;
   const acceptedCount = (forecast?.effects ?? [])
     .filter(({ effect }) => effect !== "NONE" && (effect !== "CONTINUES" || !ENDING.includes(mutation)))
     .reduce((total, { count }) => total + count, 0);
@@ -173,6 +173,8 @@ function ofInterrupt(mutation: InterruptMutation, answer: Interrupted): Outlook 
     refusals: forecast?.refusals ?? [],
     errors,
     typedCount: typed(off.reduce((total, { count }) => total + count, 0)),
+    // Nodes that begin to work meanwhile were not announced.
+    ids: ids && (results.length === ids.length ? ids.filter((_, index) => results[index]?.accepted) : ids),
     operations: uuidsOf(operation, operations),
   };
 }

@@ -63,6 +63,7 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
   const [key] = useState(() => crypto.randomUUID());
   const isSent = useRef(false);
   const isDone = useRef(false);
+  const isOpen = useRef(true);
   const refused = useRef<Outlook | null>(null);
   const { items } = useStore(fleet);
   const states = useMemo(() => statesOf(proposal, items.values()), [proposal, items]);
@@ -99,12 +100,13 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
   }, [plans, content, isPlannable, shownVersion]);
 
   // The button that led here is disabled as soon as the work has begun, and would lose the focus.
-  useEffect(
-    () => () => {
+  useEffect(() => {
+    isOpen.current = true;
+    return () => {
+      isOpen.current = false;
       if (isDone.current) queueMicrotask(() => document.querySelector("main")?.focus({ preventScroll: true }));
-    },
-    [],
-  );
+    };
+  }, []);
 
   const isCurrent = isPlannable && planned?.terms === content;
   const outlook = planned?.outlook ?? null;
@@ -117,7 +119,7 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
     setRefusal([]);
     try {
       const done = await carryOut(proposal, planned.outlook, { terms: read, key, reason });
-      if (done.operations.length > 0 || done.errors.length === 0) return finish(planned.outlook, done.operations);
+      if (done.operations.length > 0 || done.errors.length === 0) return finish(planned, done.operations);
       refused.current = planned.outlook;
       setRefusal(done.errors.map(({ message }) => inWordsOfPage(message)));
       setPlanned({ ...planned, terms: "" });
@@ -130,8 +132,10 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
     }
   }
 
-  function finish({ sentence }: Outlook, operations: readonly string[]): void {
-    if (answers === "INTERRUPT") announce(operations, { verb: name, sentence, at: new Date().toISOString() });
+  function finish({ outlook: { sentence }, at }: Planned, operations: readonly string[]): void {
+    if (answers === "INTERRUPT") announce(operations, { verb: name, sentence, at: at.toISOString() });
+    // A person who has left the page meanwhile stays where they are.
+    if (!isOpen.current) return;
     isDone.current = true;
     onClose();
     const [operation] = operations;
