@@ -185,6 +185,8 @@ async function rowsInView({ page }: Tab, all: number): Promise<readonly string[]
   return rows > 0 && rows < all / 2 ? [] : [`${rows} rows`];
 }
 
+const DAY_MS = 86_400_000;
+
 async function outage(lab: Lab): Promise<void> {
   const { service, proxy, check } = lab;
   await using tab = await lab.open("/");
@@ -232,7 +234,12 @@ async function outage(lab: Lab): Promise<void> {
     "and it recovers without a click",
     (await page.getByText("Signed out").count()) === 0 ? [] : ["it is signed out"],
   );
-  check("nothing else is wrong during an outage", [...tab.flaws, ...other.flaws]);
+  await using late = await openTab(lab.browser, proxy.url);
+  await late.page.clock.setFixedTime(Date.now() + DAY_MS);
+  await late.page.goto(`${proxy.url}/console/nodes?filter=changed:1h`);
+  await late.page.getByText(/^[1-9][\d,]* nodes?$/).waitFor();
+  check("a computer whose clock is a day ahead shows the changes of the last hour", []);
+  check("nothing else is wrong during an outage", [...tab.flaws, ...other.flaws, ...late.flaws]);
 }
 
 /** Addresses that people mistype, and that others make. */

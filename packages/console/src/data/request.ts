@@ -1,6 +1,7 @@
 /** Requests over HTTP: one document, its typed answer, or an error that a person understands. */
 import { REQUESTS } from "../../requests.ts";
 import type { Answers } from "../../requests.ts";
+import { noteTime } from "./clock.ts";
 import { authorization, signedOut } from "./session.ts";
 
 export type Variables = Readonly<Record<string, unknown>>;
@@ -82,12 +83,14 @@ async function send(
 ): Promise<Response> {
   const timeout = AbortSignal.timeout(REQUEST_MS);
   try {
-    return await fetch("/graphql", {
+    const response = await fetch("/graphql", {
       method: "POST",
       headers: { "content-type": "application/json", accept: "application/json", ...credentials },
       body,
       signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
     });
+    noteTime(response);
+    return response;
   } catch (cause) {
     if (signal?.aborted) throw cause;
     const why = timeout.aborted ? "does not answer" : "cannot be reached";

@@ -2,6 +2,7 @@
  * With which rights the page asks: those of a token that was entered here, or else those of the browser's session
  * (docs/sign-in.md), which the browser sends with each request. A token is kept for this tab only.
  */
+import { noteTime } from "./clock.ts";
 import { createSignal } from "./signal.ts";
 
 const TOKEN = "ostler-token";
@@ -29,15 +30,15 @@ interface ShownSession {
 export async function shownSession(): Promise<ShownSession> {
   const signal = AbortSignal.timeout(SESSION_MS);
   const response = await fetch("/auth/session", { headers: { accept: "application/json" }, signal });
+  noteTime(response);
   return (await response.json()) as ShownSession;
 }
 
-/** Before the first request: without rights it would be a failed login, of which the audit has a row. */
+/** Before the first request: without rights it would be a failed login, of which the audit has a row. Sets the clock. */
 async function lookForRights(): Promise<void> {
-  if (token !== null) return;
   // The screens show that the service is away.
   const shown = await shownSession().catch(() => null);
-  if (shown?.session === null && shown.isOpen === false) signedOut.set("");
+  if (token === null && shown?.session === null && shown.isOpen === false) signedOut.set("");
 }
 
 /** Asked for as soon as this module is there. */

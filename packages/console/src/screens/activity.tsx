@@ -1,6 +1,7 @@
 /** Each change of a node, the newest first: who caused it, when and why. */
 import { useMemo } from "react";
 import { Link } from "wouter";
+import { serviceNow } from "../data/clock.ts";
 import type { Answers } from "../../requests.ts";
 import { fleet, useStore } from "../data/streams.ts";
 import { useThrottled } from "../data/use-throttled.ts";
@@ -30,7 +31,7 @@ const pageOf = ({ transitions: { nodes, pageInfo } }: Answers["activity"]): Page
 export function ActivityScreen() {
   const { values, unknown, change } = useParameters(PARAMETERS);
   const content = JSON.stringify(values);
-  const where = useMemo(() => transitionFilter(values, new Date()), [content]);
+  const where = useMemo(() => transitionFilter(values, serviceNow()), [content]);
   // A transition changes its node, which the page follows; another map of nodes is another version.
   const { items } = useStore(fleet);
   const version = useThrottled(useVersion(items), PAUSE_MS);

@@ -1,6 +1,7 @@
 /** One node: its state and why, what works on it, its log, and what happened to it before. */
 import { useEffect, useState } from "react";
 import { Link, useLocation } from "wouter";
+import { serviceNow } from "../data/clock.ts";
 import type { Answers } from "../../requests.ts";
 import { useRequest } from "../data/queries.ts";
 import { request } from "../data/request.ts";
@@ -152,7 +153,7 @@ const RUNS_OFFERED = 20;
 
 function RunPicker({ runs, run, onPick }: RunPickerProps) {
   if (runs.length < 2) return null;
-  const now = new Date();
+  const now = serviceNow();
   return (
     <label className="field inline">
       Work{" "}
@@ -169,9 +170,9 @@ function RunPicker({ runs, run, onPick }: RunPickerProps) {
 
 /** The age of a reading counts up without a request. */
 function useNow(): Date {
-  const [now, setNow] = useState(() => new Date());
+  const [now, setNow] = useState(serviceNow);
   useEffect(() => {
-    const timer = setInterval(() => setNow(new Date()), 10_000);
+    const timer = setInterval(() => setNow(serviceNow()), 10_000);
     return () => clearInterval(timer);
   }, []);
   return now;

@@ -1,6 +1,7 @@
 /** The list of nodes: filter, columns, order, a frozen selection, and the verbs on it. */
 import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 import { Link, useLocation } from "wouter";
+import { serviceNow } from "../data/clock.ts";
 import { fleet, followNodes, readNodes, useStore } from "../data/streams.ts";
 import type { NodeRow } from "../data/streams.ts";
 import { FilterField } from "../parts/filter-field.tsx";
@@ -37,7 +38,7 @@ export function NodesScreen() {
   const { filter = "" } = values;
   const { columns, unknown: unknownColumns } = readColumns(values.columns);
   const sort = readSort(values.sort);
-  const read = useMemo(() => readFilter(filter), [filter]);
+  const read = useMemo(() => readFilter(filter, serviceNow()), [filter]);
   const notKnown = [
     ...unknown,
     ...unknownColumns.map((word) => `columns=${word}`.slice(0, 40)),

@@ -1,5 +1,6 @@
 /** Operations, the newest first, by kind, state, actor, time and text. */
 import { useMemo } from "react";
+import { serviceNow } from "../data/clock.ts";
 import type { Answers } from "../../requests.ts";
 import { running, useStore } from "../data/streams.ts";
 import type { OperationRow } from "../data/streams.ts";
@@ -31,7 +32,7 @@ export const operationsPage = ({ operations }: Answers["operations"]): Page<Oper
 export function OperationsScreen() {
   const { values, unknown, change } = useParameters(PARAMETERS);
   const content = JSON.stringify(values);
-  const filter = useMemo(() => operationFilter(values, new Date()), [content]);
+  const filter = useMemo(() => operationFilter(values, serviceNow()), [content]);
   // The list is read again as soon as an operation begins, ends or changes its counts.
   const version = useThrottled([...useStore(running).items.values()].map(changeOf).join(), PAUSE_MS);
   const pages = usePages("operations", { variables: { filter, first: FIRST }, version, pageOf: operationsPage });

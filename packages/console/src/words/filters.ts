@@ -13,7 +13,7 @@ export interface ReadFilter {
   readonly isLive: boolean;
 }
 
-export function readFilter(text: string, now = new Date()): ReadFilter {
+export function readFilter(text: string, now: Date): ReadFilter {
   if (text.length > LENGTH_MAX) {
     const message = `The filter has ${text.length.toLocaleString("en")} characters; use at most ${LENGTH_MAX.toLocaleString("en")}.`;
     return { filter: null, flaw: { message, position: LENGTH_MAX, nearest: null }, isLive: true };
