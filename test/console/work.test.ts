@@ -278,15 +278,15 @@ describe("an interrupt", () => {
   };
 
   test("an interrupt names only the nodes that its forecast has", () => {
-    const answer = {
+    const interrupted = {
       forecast,
       errors: [],
       operation: null,
       operations: [],
       results: [{ accepted: true }, { accepted: false }],
     };
-    expect(outlookOf("abort", answer, ["a", "b"], {})).toMatchObject({ ids: ["a"], acceptedCount: 1 });
-    expect(outlookOf("abort", answer, null, {}).ids).toBeNull();
+    expect(outlookOf("abort", interrupted, ["a", "b"], {})).toMatchObject({ ids: ["a"], acceptedCount: 1 });
+    expect(outlookOf("abort", interrupted, null, {}).ids).toBeNull();
   });
 
   test.each([

@@ -118,16 +118,11 @@ export function connect(options: ConnectOptions): Connection {
         },
         connected() {
           isAcknowledged = true;
-          heardAt = Date.now();
           disarm();
           become("connected");
         },
         ping: (isReceived) => void (isReceived || terminateAfter(pongMs)),
-        pong(isReceived) {
-          if (!isReceived) return;
-          heardAt = Date.now();
-          disarm();
-        },
+        pong: (isReceived) => void (isReceived && disarm()),
         // A large snapshot may delay the pong.
         message() {
           heardAt = Date.now();

@@ -63,7 +63,7 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
   const [key] = useState(() => crypto.randomUUID());
   const isSent = useRef(false);
   const isDone = useRef(false);
-  const isOpen = useRef(true);
+  const isShown = useRef(true);
   const refused = useRef<Outlook | null>(null);
   const { items } = useStore(fleet);
   const states = useMemo(() => statesOf(proposal, items.values()), [proposal, items]);
@@ -101,9 +101,9 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
 
   // The button that led here is disabled as soon as the work has begun, and would lose the focus.
   useEffect(() => {
-    isOpen.current = true;
+    isShown.current = true;
     return () => {
-      isOpen.current = false;
+      isShown.current = false;
       if (isDone.current) queueMicrotask(() => document.querySelector("main")?.focus({ preventScroll: true }));
     };
   }, []);
@@ -135,7 +135,7 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
   function finish({ outlook: { sentence }, at }: Planned, operations: readonly string[]): void {
     if (answers === "INTERRUPT") announce(operations, { verb: name, sentence, at: at.toISOString() });
     // A person who has left the page meanwhile stays where they are.
-    if (!isOpen.current) return;
+    if (!isShown.current) return;
     isDone.current = true;
     onClose();
     const [operation] = operations;
