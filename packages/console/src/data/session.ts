@@ -34,7 +34,7 @@ export async function shownSession(): Promise<ShownSession> {
   return (await response.json()) as ShownSession;
 }
 
-/** Before the first request: without rights it would be a failed login, of which the audit has a row. Sets the clock. */
+/** Before the first request, which without rights would be a failed login in the audit. Sets the clock. */
 async function lookForRights(): Promise<void> {
   // The screens show that the service is away.
   const shown = await shownSession().catch(() => null);
