@@ -400,7 +400,9 @@ async function losesRights({ browser, check }: Lab): Promise<void> {
   check("one whose caller loses the last role shows who has none", await isShown("Nothing is shown to you"));
   check("and nothing of the fleet", (await page.getByText("n-1").count()) === 0 ? [] : ["n-1 is shown"]);
   await roles("viewer");
-  await page.getByRole("button", { name: "Try again" }).click();
+  const again = page.getByRole("button", { name: "Try again" });
+  // The page may have found out by itself, with the next connection.
+  await again.click({ timeout: 5_000 }).catch(() => {});
   await page.getByRole("heading", { name: "n-1" }).waitFor();
   const denied = await service.sql`select from audit where action = 'LOGIN_FAILED'`;
   check("no page has made a failed login", denied.length === 0 ? [] : [`${denied.length} rows`]);
