@@ -401,7 +401,7 @@ async function losesRights({ browser, check }: Lab): Promise<void> {
   check("and nothing of the fleet", (await page.getByText("n-1").count()) === 0 ? [] : ["n-1 is shown"]);
   await roles("viewer");
   const again = page.getByRole("button", { name: "Try again" });
-  // The page may have found out by itself, with the next connection.
+  // The page may have found out already, with the next connection.
   await again.click({ timeout: 5_000 }).catch(() => {});
   await page.getByRole("heading", { name: "n-1" }).waitFor();
   const denied = await service.sql`select from audit where action = 'LOGIN_FAILED'`;
