@@ -21,6 +21,7 @@ import { OperationsScreen } from "./screens/operations.tsx";
 import { OperationScreen } from "./screens/operation.tsx";
 import { SignInScreen } from "./screens/sign-in.tsx";
 import { WallScreen } from "./screens/wall.tsx";
+import { unseen } from "./work/announcements.ts";
 import type { Proposal } from "./work/outlook.ts";
 import { WorkDialog } from "./work/work-dialog.tsx";
 
@@ -73,6 +74,7 @@ function SignedIn() {
     <>
       {path !== WALL && <Header />}
       {path !== WALL && <Overlays />}
+      <Unseen />
       <main id="main" ref={main} tabIndex={-1}>
         <Switch>
           {lack && <Route>{() => <NoRights lack={lack} />}</Route>}
@@ -97,6 +99,20 @@ function SignedIn() {
         </Switch>
       </main>
     </>
+  );
+}
+
+function Unseen() {
+  const text = useSyncExternalStore(unseen.subscribe, unseen.get);
+  return (
+    text !== null && (
+      <p role="alert" className="problem">
+        <Text>{text}</Text>{" "}
+        <button type="button" onClick={() => unseen.set(null)}>
+          Close
+        </button>
+      </p>
+    )
   );
 }
 

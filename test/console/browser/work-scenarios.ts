@@ -70,6 +70,39 @@ export async function filtersAndSelects(lab: Lab): Promise<void> {
   check("nothing is wrong on the list", tab.flaws);
 }
 
+/** The node changes after its plan, and the person leaves before the request is refused. */
+async function leavesBeforeTheAnswer({ check, proxy, service }: Lab, { page }: Tab, name: string): Promise<void> {
+  await page.goto(`${proxy.url}/console/`);
+  await page.getByText("Live", { exact: true }).waitFor();
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type(name);
+  await page.getByRole("option").filter({ hasText: name }).last().waitFor();
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { level: 1, name }).waitFor();
+  await page.getByRole("button", { name: "Commission…", exact: true }).click();
+  const send = page.getByRole("dialog").getByRole("button", { name: "Commission 1 node" });
+  await send.waitFor();
+  const { promise: answered, resolve: answer } = Promise.withResolvers<void>();
+  await page.route("**/graphql", async (route) => {
+    if (route.request().postData()?.includes('"idempotencyKey"')) await answered;
+    await route.continue();
+  });
+  await send.click();
+  const maintenance = { nodes: { names: [name] } };
+  await service.ask("mutation($input: SetMaintenanceInput!) { setMaintenance(input: $input) { count } }", {
+    input: { ...maintenance, reason: "another person" },
+  });
+  await page.goBack();
+  answer();
+  await page.getByText(`Commission ${name}: nothing was done.`).waitFor();
+  check("a refusal is shown to a person who has left its dialog", []);
+  await page.getByRole("button", { name: "Close" }).click();
+  await page.unroute("**/graphql");
+  await service.ask("mutation($input: ClearMaintenanceInput!) { clearMaintenance(input: $input) { count } }", {
+    input: maintenance,
+  });
+}
+
 /** Four nodes, of which one is in maintenance, and one changes between the plan and the request. */
 export async function plansAndBegins(lab: Lab): Promise<void> {
   const { check, service } = lab;
@@ -147,6 +180,7 @@ export async function plansAndBegins(lab: Lab): Promise<void> {
   await service.ask("mutation($input: ClearMaintenanceInput!) { clearMaintenance(input: $input) { count } }", {
     input: { nodes: { names: [changed] } },
   });
+  await leavesBeforeTheAnswer(lab, tab, hidden);
   check("nothing is wrong with the verbs", tab.flaws);
 }
 

@@ -1,4 +1,8 @@
 /** The sentences before stops and aborts, to stand beside what has happened since. They are kept for this tab. */
+import { createSignal } from "../data/signal.ts";
+
+/** The refusal or the error of a request whose dialog was left before the answer came. */
+export const unseen = createSignal<string | null>(null);
 
 export interface Announcement {
   readonly verb: string;

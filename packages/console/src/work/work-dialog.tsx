@@ -21,7 +21,7 @@ import { sentenceCase } from "../words/states.ts";
 import { NO_TERMS, readTerms } from "../words/terms.ts";
 import { inWordsOfPage, workName, workOf } from "../words/verbs.ts";
 import { AbortModes } from "./abort-modes.tsx";
-import { announce } from "./announcements.ts";
+import { announce, unseen } from "./announcements.ts";
 import { carryOut, foresee } from "./carry-out.ts";
 import { statesOf } from "./outlook.ts";
 import type { Outlook, Proposal } from "./outlook.ts";
@@ -120,11 +120,14 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
     try {
       const done = await carryOut(proposal, planned.outlook, { terms: read, key, reason });
       if (done.operations.length > 0 || done.errors.length === 0) return finish(planned, done.operations);
+      const messages = done.errors.map(({ message }) => inWordsOfPage(message));
+      if (!isShown.current) return unseen.set(`${name} ${object}: nothing was done. ${messages.join(" ")}`);
       refused.current = planned.outlook;
-      setRefusal(done.errors.map(({ message }) => inWordsOfPage(message)));
+      setRefusal(messages);
       setPlanned({ ...planned, terms: "" });
       setPlans(plans + 1);
     } catch (cause) {
+      if (!isShown.current) unseen.set(`${name} ${object}: ${(cause as Error).message}`);
       setError(cause as Error);
     } finally {
       isSent.current = false;
