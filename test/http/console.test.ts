@@ -98,8 +98,11 @@ describe("the web console", () => {
   ])("the path %j below the files leads to no file [R-1170]", async (name) => {
     const answer = await getRaw(`/console/assets/${name}`);
     expect(answer.status).toBe(404);
-    expect((await getRaw("/console/missing.js")).status).toBe(404);
     expect(answer.body).toContain("not part of the console");
+  });
+
+  test.each(["missing.js", "favicon.ico", "../x.txt"])("the unknown file %s is 404, and no page", async (name) => {
+    expect((await getRaw(`/console/${name}`)).status).toBe(404);
   });
 
   test("HEAD has the headers alone, and other methods do not exist", async () => {
