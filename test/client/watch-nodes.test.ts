@@ -269,17 +269,22 @@ describe("scripted server", () => {
   const at = async (...scenes: Parameters<typeof scripted>) => connected({ url: await scripted(...scenes) });
   const isAt = (cursor: string) => (item: Item) => item.kind === "node" && item.cursor === cursor;
 
-  test.each([4400, 4401, 4403, 4406, 4409, 4429, 4500])(
-    "close code %i ends the watch with an error",
+  test.each([4403, 4406])("close code %i ends the watch with an error", async (closeCode) => {
+    await expect(takeUntil(watch({}, await at(closeCode, snapshotThenLive)), isLive)).rejects.toMatchObject({
+      name: "WatchError",
+      closeCode,
+    });
+  });
+
+  test.each([1011, 4400, 4401, 4408, 4409, 4429, 4500])(
+    "close code %i before the stream is followed by another connection",
     async (closeCode) => {
-      await expect(takeUntil(watch({}, await at(closeCode, snapshotThenLive)), isLive)).rejects.toMatchObject({
-        name: "WatchError",
-        closeCode,
-      });
+      const items = await takeUntil(watch({}, await at(closeCode, closeCode, snapshotThenLive)), isLive);
+      expect(items.map(({ kind }) => kind)).toEqual(["begin", "complete", "bookmark"]);
     },
   );
 
-  test.each([1000, 1001, 1011, 1012, 1013, 4403, 4408, undefined])(
+  test.each([1000, 1001, 1011, 1012, 1013, 4400, 4403, 4408, 4409, 4429, 4500, undefined])(
     "close code %s during the stream is followed by a connection with another token that resumes [R-793]",
     async (code) => {
       const resumed: unknown[] = [];

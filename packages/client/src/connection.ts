@@ -15,8 +15,8 @@ export interface ConnectOptions {
    * also runs on a server may make a connection with a path: only a stream there fails.
    */
   readonly url: string;
-  /** The token, or a function that returns it, called for each connection. */
-  readonly token?: string | (() => string | Promise<string>) | undefined;
+  /** The token, or a function that returns it, called for each connection. Without one the session of the browser counts. */
+  readonly token?: string | (() => string | undefined | Promise<string | undefined>) | undefined;
   /** The WebSocket class of the package `ws`, if there is no global one. */
   readonly webSocketImpl?: unknown;
   /** Backoff with jitter: upper bounds of the first pause and of any pause. The bound doubles at each attempt. */
@@ -101,8 +101,7 @@ export function connect(options: ConnectOptions): Connection {
     createClient({
       url: socketUrl(options.url),
       webSocketImpl: webSocketOf(options.webSocketImpl),
-      connectionParams: async () =>
-        token === undefined ? {} : { authorization: `Bearer ${typeof token === "string" ? token : await token()}` },
+      connectionParams: async () => credentials(typeof token === "function" ? await token() : token),
       lazyCloseTimeout: IDLE_MS,
       keepAlive: options.pingMs ?? PING_MS,
       retryAttempts: Infinity,
@@ -149,6 +148,8 @@ export function connect(options: ConnectOptions): Connection {
     pauseMs,
   };
 }
+
+const credentials = (token: string | undefined) => (token === undefined ? {} : { authorization: `Bearer ${token}` });
 
 interface Socket {
   onmessage: unknown;
