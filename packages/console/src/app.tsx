@@ -1,8 +1,9 @@
 /** The frame of every screen: what is signed in, whether the data are live, and the screen of the address. */
 import { useEffect, useRef, useState, useSyncExternalStore } from "react";
 import { Route, Switch, useLocation } from "wouter";
+import { awaitRights } from "./data/request.ts";
 import { signedOut } from "./data/session.ts";
-import { connection, fleet, useStore } from "./data/streams.ts";
+import { connection, fleet, usePart, useStore } from "./data/streams.ts";
 import { Header } from "./parts/header.tsx";
 import { KeyTable } from "./parts/key-table.tsx";
 import { overlay, useKeys } from "./parts/keys.ts";
@@ -19,7 +20,7 @@ import { NodeScreen } from "./screens/node.tsx";
 import { NodesScreen } from "./screens/nodes.tsx";
 import { OperationsScreen } from "./screens/operations.tsx";
 import { OperationScreen } from "./screens/operation.tsx";
-import { SignInScreen } from "./screens/sign-in.tsx";
+import { SignInBanner, SignInScreen } from "./screens/sign-in.tsx";
 import { WallScreen } from "./screens/wall.tsx";
 import { unseen } from "./work/announcements.ts";
 import type { Proposal } from "./work/outlook.ts";
@@ -29,26 +30,18 @@ export function App() {
   const reason = useSyncExternalStore(signedOut.subscribe, signedOut.get);
   const { state, why } = useStore(connection);
   const [wasIn, setIn] = useState(false);
-  const [leaves, setLeaves] = useState(false);
   useEffect(() => {
     if (state === "refused") signedOut.set(why ?? "The service asks who you are.");
-    if (state === "connected") {
-      signedOut.set(null);
-      setIn(true);
-    }
+    if (state === "connected") setIn(true);
   }, [state]);
-  if (reason !== null && (!wasIn || leaves)) return <SignInScreen reason={reason} />;
+  const isOut = reason !== null;
+  // Empty: the person has not signed in yet.
+  useEffect(() => (isOut && reason !== "" ? awaitRights() : undefined), [isOut, reason === "", state === "connected"]);
+  if (isOut && !wasIn) return <SignInScreen reason={reason} />;
   // What is shown and typed stays: a proxy may have answered in place of the service.
   return (
     <>
-      {reason !== null && (
-        <p role="alert" className="problem">
-          <Text>{reason}</Text>{" "}
-          <button type="button" onClick={() => setLeaves(true)}>
-            Sign in
-          </button>
-        </p>
-      )}
+      {isOut && <SignInBanner reason={reason} />}
       <SignedIn />
     </>
   );
@@ -56,7 +49,7 @@ export function App() {
 
 function SignedIn() {
   // Followed as long as the page is open: each screen needs nodes.
-  const lack = useSyncExternalStore(fleet.subscribe, () => lackOf(fleet.getSnapshot().error));
+  const lack = usePart(fleet, lackOf);
   const [path] = useLocation();
   const main = useRef<HTMLElement>(null);
   const opened = useRef(path);
@@ -117,7 +110,8 @@ function Unseen() {
 }
 
 /** The error that leaves nothing to show: the caller may not read. */
-const lackOf = (error: Error | null) => (error && "code" in error && error.code === "FORBIDDEN" ? error : null);
+const lackOf = ({ error }: { readonly error: Error | null }) =>
+  error && "code" in error && error.code === "FORBIDDEN" ? error : null;
 
 function NoRights({ lack }: { readonly lack: Error }) {
   return (

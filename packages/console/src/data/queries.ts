@@ -4,7 +4,9 @@ import type { Answers } from "../../requests.ts";
 import { RequestError, request } from "./request.ts";
 import type { RequestName, Variables } from "./request.ts";
 
-const TRIES_MAX = 5;
+/** Failures of a read that are shown beside older data. */
+const FAILURES_SHOWN = 4;
+const LONGEST_PAUSE_MS = 10_000;
 
 export interface Read<Data> {
   readonly data: Data | undefined;
@@ -20,7 +22,8 @@ export const queryClient = new QueryClient({
       gcTime: 60_000,
       refetchOnWindowFocus: false,
       refetchOnReconnect: true,
-      retry: (tries, error) => error instanceof RequestError && error.isPassing && tries < TRIES_MAX,
+      retry: (_, error) => error instanceof RequestError && error.isPassing,
+      retryDelay: (tries) => Math.min(1_000 * 2 ** tries, LONGEST_PAUSE_MS),
     },
     mutations: { retry: false },
   },
@@ -41,6 +44,6 @@ export function useRequest<Name extends RequestName>(
     enabled: version !== null,
     placeholderData: keepPreviousData,
   });
-  const { data, refetch } = result;
-  return { data, refetch, error: result.error ?? (result.data ? null : result.failureReason) };
+  const { data, refetch, error, failureCount, failureReason } = result;
+  return { data, refetch, error: error ?? (data && failureCount < FAILURES_SHOWN ? null : failureReason) };
 }

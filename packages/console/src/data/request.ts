@@ -2,7 +2,7 @@
 import { REQUESTS } from "../../requests.ts";
 import type { Answers } from "../../requests.ts";
 import { noteTime } from "./clock.ts";
-import { authorization, signedOut } from "./session.ts";
+import { authorization, mayAsk, signedOut } from "./session.ts";
 
 export type Variables = Readonly<Record<string, unknown>>;
 export type RequestName = keyof Answers;
@@ -12,11 +12,14 @@ interface GraphqlError {
   readonly extensions?: { readonly code?: string };
 }
 
-/** Codes and states of HTTP that may pass, so that the request is worth repeating (docs/errors.md). */
+/** Codes that may pass, so that the request is worth repeating (docs/errors.md). */
 const PASSING_CODES =
   /^(INTERNAL|CAPACITY|DATABASE_UNAVAILABLE|SHUTTING_DOWN|TIMEOUT|RATE_LIMITED|ISSUER_UNAVAILABLE)$/;
-const PASSING_STATES = new Set([429, 502, 503, 504]);
 const REQUEST_MS = 60_000;
+/** Between two questions of a page that is signed out: each may be a failed login in the audit. */
+const FIRST_PAUSE_MS = 1_000;
+const LONGEST_PAUSE_MS = 600_000;
+const NO_TOKEN = "This is not a token: it has other characters than letters, digits and punctuation of ASCII.";
 
 export class RequestError extends Error {
   override readonly name = "RequestError";
@@ -24,26 +27,57 @@ export class RequestError extends Error {
   readonly code: string | null;
   /** Names the request in the log of the service. */
   readonly requestId: string | null;
-  readonly isPassing: boolean;
 
-  constructor(message: string, { code = null, requestId = null, isPassing = false }: Partial<RequestFacts> = {}) {
+  constructor(
+    message: string,
+    { code = null, requestId = null }: Partial<Pick<RequestError, "code" | "requestId">> = {},
+  ) {
     super(message);
     this.code = code;
     this.requestId = requestId;
-    this.isPassing = isPassing;
   }
-}
 
-interface RequestFacts {
-  readonly code: string | null;
-  readonly requestId: string | null;
-  readonly isPassing: boolean;
+  /** The code is null if a proxy has answered, and if there was no answer. */
+  get isPassing(): boolean {
+    return this.code === null || PASSING_CODES.test(this.code);
+  }
 }
 
 /** Throws unless the service accepts the token. */
 export async function checkToken(token: string): Promise<void> {
+  if (!/^[!-~]+$/.test(token)) throw new RequestError(NO_TOKEN);
   const body = JSON.stringify({ query: REQUESTS.viewer });
   await answerOf(await send(body, { authorization: `Bearer ${token}` }));
+}
+
+/**
+ * Asks until the service accepts this page: after growing pauses, and when a person comes back to it, who may have signed
+ * in elsewhere. Returns how to end that.
+ */
+export function awaitRights(): () => void {
+  const over = new AbortController();
+  const { signal } = over;
+  let pause = FIRST_PAUSE_MS;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  async function ask(): Promise<void> {
+    clearTimeout(timer);
+    const isAccepted =
+      (await mayAsk()) &&
+      (await request("viewer", {}, signal).then(
+        () => true,
+        () => false,
+      ));
+    if (signal.aborted) return;
+    if (isAccepted) return signedOut.set(null);
+    timer = setTimeout(() => void ask(), pause);
+    pause = Math.min(pause * 2, LONGEST_PAUSE_MS);
+  }
+  timer = setTimeout(() => void ask(), pause);
+  document.addEventListener("visibilitychange", () => document.hidden || void ask(), { signal });
+  return () => {
+    clearTimeout(timer);
+    over.abort();
+  };
 }
 
 export async function request<Name extends RequestName>(
@@ -53,9 +87,7 @@ export async function request<Name extends RequestName>(
 ): Promise<Answers[Name]> {
   try {
     const body = JSON.stringify({ query: REQUESTS[name], variables });
-    const answer = await answerOf(await send(body, authorization(), signal));
-    signedOut.set(null);
-    return answer as Answers[Name];
+    return (await answerOf(await send(body, authorization(), signal))) as Answers[Name];
   } catch (error) {
     if (error instanceof RequestError && error.code === "UNAUTHENTICATED") signedOut.set(error.message);
     throw error;
@@ -72,7 +104,6 @@ async function answerOf(response: Response): Promise<object> {
   throw new RequestError(errors?.map(({ message }) => message).join(" ") ?? sentenceOf(status), {
     code,
     requestId: headers.get("x-request-id"),
-    isPassing: PASSING_STATES.has(status) || PASSING_CODES.test(code ?? ""),
   });
 }
 
@@ -94,7 +125,7 @@ async function send(
   } catch (cause) {
     if (signal?.aborted) throw cause;
     const why = timeout.aborted ? "does not answer" : "cannot be reached";
-    throw new RequestError(`The service ${why}. Nothing on this page is lost; try again.`, { isPassing: true });
+    throw new RequestError(`The service ${why}. Nothing on this page is lost; try again.`);
   }
 }
 

@@ -34,20 +34,21 @@ export async function shownSession(): Promise<ShownSession> {
   return (await response.json()) as ShownSession;
 }
 
-/** Before the first request, which without rights would be a failed login in the audit. Sets the clock. */
-async function lookForRights(): Promise<void> {
+/** Whether a request may succeed: one without rights would be a failed login in the audit. Sets the clock. */
+export async function mayAsk(): Promise<boolean> {
   // The screens show that the service is away.
   const shown = await shownSession().catch(() => null);
-  if (token === null && shown?.session === null && shown.isOpen === false) signedOut.set("");
+  return token !== null || shown?.session !== null || shown.isOpen !== false;
 }
 
 /** Asked for as soon as this module is there. */
-export const rightsAreKnown = lookForRights();
+export const rightsAreKnown = mayAsk().then((may) => may || signedOut.set(""));
 
-/** The streams begin with the new rights when the page loads again; its address stays. */
+/** The page stays as it is, and is read again with these rights. */
 export function signIn(value: string): void {
+  token = value;
   sessionStorage.setItem(TOKEN, value);
-  location.reload();
+  signedOut.set(null);
 }
 
 /** Leaves nothing of the fleet on the screen. */

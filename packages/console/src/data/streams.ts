@@ -1,13 +1,13 @@
 /** All that the page follows, over one WebSocket. A stream goes on over any loss of the connection. */
 import { connect, followChanges, followRunLog } from "ostler-client";
 import type { ItemsView, ListPage, Store, TypedDocument, ValueView } from "ostler-client";
-import { useMemo, useSyncExternalStore } from "react";
+import { useCallback, useMemo, useSyncExternalStore } from "react";
 import { REQUESTS } from "../../requests.ts";
 import type { Answers } from "../../requests.ts";
 import { queryClient } from "./queries.ts";
 import { RequestError, request } from "./request.ts";
 import type { Variables } from "./request.ts";
-import { currentToken } from "./session.ts";
+import { currentToken, signedOut } from "./session.ts";
 import { createSignal } from "./signal.ts";
 import { PROBLEMS } from "../words/attention.ts";
 
@@ -18,8 +18,7 @@ export type RunRow = NonNullable<Answers["runChanges"]["item"]["run"]>;
 export type Attention = Answers["attentionChanges"]["item"];
 export type AttentionGroup = Attention["groups"][number];
 
-const token = currentToken();
-export const connection = connect({ url: "/graphql", ...(token !== null && { token }) });
+export const connection = connect({ url: "/graphql", token: () => currentToken() ?? undefined });
 
 let connections = 0;
 // The rights of another connection may be others, also in answers that were read once.
@@ -27,6 +26,15 @@ connection.subscribe(() => {
   if (connection.getSnapshot().state !== "connected") return;
   connections += 1;
   if (connections > 1) void queryClient.invalidateQueries();
+});
+
+/** How often the page was let in again. A stream that was refused begins again then, where it was. */
+const entries = createSignal(0);
+signedOut.subscribe(() => {
+  if (signedOut.get() !== null) return;
+  connection.renew();
+  entries.set(entries.get() + 1);
+  void queryClient.invalidateQueries();
 });
 
 const documentOf = <Item>(query: string): TypedDocument<{ readonly item: Item }, Variables> =>
@@ -105,8 +113,13 @@ export const attention = followAttention(PROBLEMS, 20);
 /** The service has the largest groups first: clusters with many new nodes would leave no place for a failure. */
 export const pending = followAttention(["PENDING_CHANGES"], 3);
 
-export function useStore<View>(store: Store<View>): View {
-  return useSyncExternalStore(store.subscribe, store.getSnapshot);
+export const useStore = <View>(store: Store<View>): View => usePart(store, (view) => view);
+
+/** The component is rendered again only if this part of the view is another one. */
+export function usePart<View, Part>(store: Store<View>, part: (view: View) => Part): Part {
+  const entry = useSyncExternalStore(entries.subscribe, entries.get);
+  const subscribe = useCallback((listener: () => void) => store.subscribe(listener), [store, entry]);
+  return useSyncExternalStore(subscribe, () => part(store.getSnapshot()));
 }
 
 /** One operation, also after it has ended. `id`: its global ID or UUID. */
@@ -151,9 +164,4 @@ export function useRunsOfNode(name: string): ItemsView<RunRow> {
 
 export function useRunLog(id: string) {
   return useStore(useMemo(() => followRunLog(connection, id), [id]));
-}
-
-/** Whether another attempt may succeed. */
-export function isPassing(error: unknown): boolean {
-  return error instanceof RequestError && error.isPassing;
 }

@@ -19,24 +19,7 @@ function useIssuer(): string | null {
 }
 
 export function SignInScreen({ reason }: { readonly reason: string }) {
-  const [error, setError] = useState<Error | null>(null);
-  const [isSending, setSending] = useState(false);
-  const issuer = useIssuer();
-  const here = location.pathname + location.search;
   const why = signInReason(reason);
-
-  async function send(token: string): Promise<void> {
-    setSending(true);
-    setError(null);
-    try {
-      await checkToken(token);
-      signIn(token);
-    } catch (cause) {
-      setError(cause as Error);
-      setSending(false);
-    }
-  }
-
   return (
     <main className="screen sign-in" id="main">
       <h1>Sign in to Ostler</h1>
@@ -45,9 +28,55 @@ export function SignInScreen({ reason }: { readonly reason: string }) {
           <Text>{why}</Text>
         </p>
       )}
+      <SignInForm />
+    </main>
+  );
+}
+
+/** Above the screen of a page that was signed in, which stays. */
+export function SignInBanner({ reason }: { readonly reason: string }) {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <section aria-label="Sign in" className="problem sign-in">
+      <p role="alert">
+        <Text>{signInReason(reason) ?? "The service asks who you are."}</Text>
+      </p>
+      {isOpen ? (
+        <SignInForm target="_blank" />
+      ) : (
+        <button type="button" onClick={() => setOpen(true)}>
+          Sign in
+        </button>
+      )}
+    </section>
+  );
+}
+
+/** `target`: where the page of the issuer opens. */
+function SignInForm({ target }: { readonly target?: "_blank" }) {
+  const [error, setError] = useState<Error | null>(null);
+  const [isSending, setSending] = useState(false);
+  const issuer = useIssuer();
+  const here = location.pathname + location.search;
+
+  async function send(token: string): Promise<void> {
+    setSending(true);
+    setError(null);
+    try {
+      await checkToken(token);
+      signIn(token);
+    } catch (cause) {
+      const { message } = cause as Error;
+      setError(new Error(signInReason(message) ?? message));
+      setSending(false);
+    }
+  }
+
+  return (
+    <>
       {issuer !== null && (
         <p>
-          <a className="button primary" href={`/auth/login?return=${encodeURIComponent(here)}`}>
+          <a className="button primary" href={`/auth/login?return=${encodeURIComponent(here)}`} target={target}>
             Sign in with <Text>{issuer}</Text>
           </a>
         </p>
@@ -71,6 +100,6 @@ export function SignInScreen({ reason }: { readonly reason: string }) {
           Sign in
         </button>
       </form>
-    </main>
+    </>
   );
 }
