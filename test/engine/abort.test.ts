@@ -253,7 +253,7 @@ describe("abort", () => {
     const before = await ostler.dump();
     expect(await abort([node])).toMatchObject({
       operationId: null,
-      refusals: [{ code: "NOTHING_RUNNING", nodeId: node.id }],
+      refusals: [{ code: "NOTHING_RUNNING", nodeId: node.id, message: expect.stringContaining(node.name) }],
       results: [{ accepted: false }],
     });
     expect(await ostler.changesSince(before)).toEqual([]);

@@ -206,7 +206,7 @@ describe("unhold", () => {
         code: "INVALID_STATE",
         nodeId: busy.id,
         operationId: id,
-        message: expect.stringContaining("is not on hold (RUNNING)"),
+        message: `The run on node ${busy.name} is not on hold (RUNNING).`,
       },
       { code: "NOTHING_RUNNING", nodeId: idle.id },
     ]);

@@ -330,7 +330,11 @@ describe("stop", () => {
   test("stop without running work is refused", async () => {
     const node = await ostler.aNode().made();
     expect((await ostler.engine.stop(ALICE, { work: { ids: [node.id] } })).refusals).toMatchObject([
-      { code: "NOTHING_RUNNING", nodeId: node.id },
+      {
+        code: "NOTHING_RUNNING",
+        nodeId: node.id,
+        message: `Nothing is running on node ${node.name} that could be stopped.`,
+      },
     ]);
     expect((await stop("7f2")).refusals).toMatchObject([{ code: "NOT_FOUND" }]);
     expect((await stop("7f2", 0)).refusals).toMatchObject([

@@ -11,6 +11,7 @@ import type { NodeRow } from "../../store/nodes/nodes.ts";
 import type { OperationRow } from "../../store/operations/operations.ts";
 import type { Plan, PlannedStep } from "../../store/records.ts";
 import type { RunRow } from "../../store/runs/runs.ts";
+import type { KnownNode } from "../input/node-selector.ts";
 import { keysOf } from "../plans/plan.ts";
 import { isReserved, isReservedPower, leavesOff } from "../plans/reserved-steps.ts";
 import { routeFor } from "./plan-nodes.ts";
@@ -37,16 +38,16 @@ export function isRestartable({ state }: Pick<RunRow, "state">): boolean {
  * the work is not of this one.
  */
 export function refusalOfRestart(
-  { ref, nodeId }: { readonly ref: string; readonly nodeId: string },
+  { nodeId, name }: Pick<KnownNode, "nodeId" | "name">,
   node: NodeRow | undefined,
   run: RunRow | undefined,
   isAnother: boolean,
 ): Refusal | null {
   if (run && node && isRestartable(run) && !isAnother) return null;
   if (run?.finishedAt !== null)
-    return nodeRefusal("NOTHING_TO_RESTART", nodeId, `Node ${ref} has nothing to restart: ${whyNothing(node, run)}.`);
+    return nodeRefusal("NOTHING_TO_RESTART", nodeId, `Node ${name} has nothing to restart: ${whyNothing(node, run)}.`);
   const { operationId } = run;
-  const busy = `Node ${ref} is busy with operation ${operationId}. Stop it, or wait for its end, before you restart it.`;
+  const busy = `Node ${name} is busy with operation ${operationId}. Stop it, or wait for its end, before you restart it.`;
   return nodeRefusal("BUSY", nodeId, busy, { operationId });
 }
 

@@ -228,11 +228,11 @@ async function unfinishedWork(reader: Reader, { nodes: asked, operationId }: Sel
   const nodes = new Map((await nodesByIds(reader, nodeIds)).map((node) => [node.id, node]));
   const taken: TakenNode[] = [];
   const passedOver: NodeAnswer[] = [];
-  for (const { ref, nodeId } of asked) {
+  for (const { ref, nodeId, name } of asked) {
     const run = newest.get(nodeId);
     const node = nodes.get(nodeId);
     const isAnother = operationId !== null && run?.operationId !== operationId;
-    const refusal = refusalOfRestart({ ref, nodeId }, node, run, isAnother);
+    const refusal = refusalOfRestart({ nodeId, name }, node, run, isAnother);
     if (refusal) passedOver.push(refusedNode(ref, nodeId, null, refusal));
     else if (run && node) taken.push({ ref, node, run });
   }

@@ -36,15 +36,22 @@ export interface FilterSelector {
 
 export type ClusterRef = { readonly id: string } | { readonly name: string };
 
+export interface KnownNode {
+  /** The name or id that the request used. */
+  readonly ref: string;
+  readonly nodeId: string;
+  readonly name: string;
+}
+
 export interface Selection {
-  /** `ref`: the name or id that the request used. */
-  readonly nodes: readonly { readonly ref: string; readonly nodeId: string }[];
+  readonly nodes: readonly Omit<KnownNode, "name">[];
   /** The cluster that the request selected; null if it selected nodes. */
   readonly clusterId: string | null;
 }
 
 /** The nodes that exist, and the refusal of the names and ids that do not; null if all exist. */
 interface KnownNodes extends Selection {
+  readonly nodes: readonly KnownNode[];
   readonly unknown: Refusal | null;
 }
 
@@ -108,17 +115,17 @@ async function namedNodes(
   const place = [...path, byId ? "ids" : "names"];
   if (refs.length === 0) return refused("INVALID_INPUT", "The list of nodes is empty; name at least one node.", place);
   const rows = byId ? await nodesByIds(reader, refs.filter(isUuid)) : await nodesByNames(reader, refs);
-  const idOf = new Map(rows.map((row) => [keyOf(byId ? row.id : row.name), row.id]));
-  const missing = refs.filter((ref) => !idOf.has(keyOf(ref)));
+  const rowOf = new Map(rows.map((row) => [keyOf(byId ? row.id : row.name), row]));
+  const missing = refs.filter((ref) => !rowOf.has(keyOf(ref)));
   const nodes = refs.flatMap((ref) => {
-    const nodeId = idOf.get(keyOf(ref));
-    return nodeId === undefined ? [] : [{ ref, nodeId }];
+    const row = rowOf.get(keyOf(ref));
+    return row ? [{ ref, nodeId: row.id, name: row.name }] : [];
   });
   return { nodes, clusterId: null, unknown: missing.length === 0 ? null : unknownNodes(missing, place) };
 }
 
 function known(found: readonly { readonly id: string; readonly name: string }[]): KnownNodes {
-  return { nodes: found.map(({ id, name }) => ({ ref: name, nodeId: id })), clusterId: null, unknown: null };
+  return { nodes: found.map(({ id, name }) => ({ ref: name, nodeId: id, name })), clusterId: null, unknown: null };
 }
 
 async function filteredNodes(

@@ -11,7 +11,7 @@ import type { NodeAnswer } from "./answers.ts";
 import { selectKnownNodes } from "./node-selector.ts";
 import { unknownNodes } from "./unknown-nodes.ts";
 import { isUuid } from "../../runtime/uuid.ts";
-import type { NodeSelector, PickSelector } from "./node-selector.ts";
+import type { KnownNode, NodeSelector, PickSelector } from "./node-selector.ts";
 
 const PATH: readonly string[] = ["input", "work"];
 
@@ -19,7 +19,7 @@ const PATH: readonly string[] = ["input", "work"];
 export type WorkSelector = { readonly operationId: string } | Exclude<NodeSelector, PickSelector>;
 
 export interface SelectedWork {
-  readonly nodes: readonly { readonly ref: string; readonly nodeId: string }[];
+  readonly nodes: readonly KnownNode[];
   /** Refusal of the names and ids that do not exist; null if all exist. */
   readonly unknown: Refusal | null;
   /** The operation that the request named; null if it named nodes. */
@@ -90,7 +90,11 @@ async function operationOrNodes(
 }
 
 function selected(operationId: string, runs: readonly RunRow[]): SelectedWork {
-  return { nodes: runs.map(({ nodeName, nodeId }) => ({ ref: nodeName, nodeId })), unknown: null, operationId };
+  return {
+    nodes: runs.map(({ nodeName, nodeId }) => ({ ref: nodeName, nodeId, name: nodeName })),
+    unknown: null,
+    operationId,
+  };
 }
 
 function refused(refusal: Refusal): Refused {

@@ -62,10 +62,10 @@ async function decideAborts(reader: Reader, targets: readonly Target[], mode: Ab
 }
 
 /** Whether an abort of one node's work is accepted. `step`: the step of its run that is under way. */
-export function decideAbort({ ref, nodeId, run }: Target, step: RunFacts["step"], mode: AbortMode): AbortAnswer {
+export function decideAbort({ ref, nodeId, name, run }: Target, step: RunFacts["step"], mode: AbortMode): AbortAnswer {
   const refused = (refusal: Refusal) => ({ ...refusedNode(ref, nodeId, null, refusal), effect: null, afterStep: null });
   if (!run) {
-    const message = `Nothing is running on node ${ref} that could be aborted.`;
+    const message = `Nothing is running on node ${name} that could be aborted.`;
     return refused({ code: "NOTHING_RUNNING", message, nodeId });
   }
   const decision = judgeAbort({ id: nodeId, name: run.nodeName }, { ...run, step }, mode);

@@ -14,6 +14,7 @@ import type { EngineContext } from "../context.ts";
 import { acceptedNode, operationsOf, refuseRequest, refusedNode, summaryOf } from "../input/answers.ts";
 import type { InterruptForecast, NodeAnswer, SubmitAnswer } from "../input/answers.ts";
 import type { InterruptRequest } from "../input/interrupt-request.ts";
+import type { KnownNode } from "../input/node-selector.ts";
 import { answersInOrder, selectUnfinishedWork } from "../input/work-selector.ts";
 import type { SelectedWork } from "../input/work-selector.ts";
 import type { Caller, Transaction } from "../transaction.ts";
@@ -21,9 +22,7 @@ import { endedEntry, entryOf, readForecastRuns } from "./forecast.ts";
 import type { ForecastRun } from "./forecast.ts";
 
 /** A node of the request with the run that the interruption concerns, if it has one. */
-export interface Target {
-  readonly ref: string;
-  readonly nodeId: string;
+export interface Target extends KnownNode {
   readonly run: RunRow | undefined;
 }
 
@@ -97,7 +96,7 @@ export async function interruptSelected<Answer extends NodeAnswer>(
   const runOf = new Map(
     runs.filter((run) => operationId === null || run.operationId === operationId).map((run) => [run.nodeId, run]),
   );
-  const targets = nodes.map(({ ref, nodeId }) => ({ ref, nodeId, run: runOf.get(nodeId) }));
+  const targets = nodes.map((node) => ({ ...node, run: runOf.get(node.nodeId) }));
   const decided = await interruption.decide(tx, targets);
   const results = answersInOrder(request.work, decided, unknown);
   const refusals = [...summaryOf(decided), ...(unknown ? [unknown] : [])];

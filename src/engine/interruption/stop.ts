@@ -3,6 +3,7 @@
  * transaction; the replica that has claimed a run carries it out between two steps. How long the steps may continue is
  * limited.
  */
+import { nodeRefusal } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { stopForecast } from "../../lifecycle/forecast.ts";
 import { isFinalOperation } from "../../lifecycle/operation-states.ts";
@@ -202,26 +203,23 @@ function nodesStop(context: EngineContext, stop: Stop): Interruption<NodeAnswer>
 }
 
 /** Whether a stop of one node's work is accepted. `run`: its unfinished run, or else the newest one. */
-export function decideStop({ ref, nodeId, run }: Target): NodeAnswer {
+export function decideStop({ ref, nodeId, name, run }: Target): NodeAnswer {
   // A repeated stop of a run that is stopped already succeeds.
   if (!run || (run.finishedAt !== null && run.state !== "STOPPED"))
-    return refusedNode(ref, nodeId, null, nothingToStop(ref, nodeId, run));
+    return refusedNode(ref, nodeId, null, nothingToStop(name, nodeId, run));
+  const cleanUp = `Node ${name} is being cleaned up after a failure. Wait for the end of the clean-up, or abort it.`;
+  const { operationId } = run;
   if (run.finishedAt === null && run.purpose !== "WORK")
-    return refusedNode(ref, nodeId, run.id, {
-      code: "NOTHING_RUNNING",
-      message: `Node ${ref} is being cleaned up after a failure. Wait for the end of the clean-up, or abort it.`,
-      nodeId,
-      operationId: run.operationId,
-    });
+    return refusedNode(ref, nodeId, run.id, nodeRefusal("NOTHING_RUNNING", nodeId, cleanUp, { operationId }));
   return acceptedNode(ref, nodeId, run.id);
 }
 
 /** The refusal of a node without unfinished work. `ended`: the newest run on it, if there is one. */
-function nothingToStop(ref: string, nodeId: string, ended: RunRow | undefined): Refusal {
+function nothingToStop(name: string, nodeId: string, ended: RunRow | undefined): Refusal {
   const why = ended
     ? `: its work in operation ${ended.operationId} has ended (${ended.state}).`
     : " that could be stopped.";
-  const message = `Nothing is running on node ${ref}${why}`;
+  const message = `Nothing is running on node ${name}${why}`;
   return { code: "NOTHING_RUNNING", message, nodeId, ...(ended && { operationId: ended.operationId }) };
 }
 

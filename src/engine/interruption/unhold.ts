@@ -1,4 +1,5 @@
 /** Lifting holds: a run that reached the reserved step `hold` continues when a user lifts the hold. */
+import { nodeRefusal } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { continues } from "../../lifecycle/forecast.ts";
 import { attemptsUnderWay, updateAttempt } from "../../store/runs/attempts.ts";
@@ -51,21 +52,13 @@ async function liftHolds(
 }
 
 /** Why the hold of one node's run is not lifted; null if it is. */
-export function refusalOfRelease({ ref, nodeId, run }: Target): Refusal | null {
+export function refusalOfRelease({ name, nodeId, run }: Target): Refusal | null {
   if (!run)
-    return {
-      code: "NOTHING_RUNNING",
-      message: `Nothing is running on node ${ref}, so there is no hold to lift.`,
-      nodeId,
-    };
-  const refused = (message: string): Refusal => ({
-    code: "INVALID_STATE",
-    message,
-    nodeId,
-    operationId: run.operationId,
-  });
-  if (run.state !== "HOLDING") return refused(`The run on node ${ref} is not on hold (${run.state}).`);
+    return nodeRefusal("NOTHING_RUNNING", nodeId, `Nothing is running on node ${name}, so there is no hold to lift.`);
+  const { operationId } = run;
+  const refused = (message: string) => nodeRefusal("INVALID_STATE", nodeId, message, { operationId });
+  if (run.state !== "HOLDING") return refused(`The run on node ${name} is not on hold (${run.state}).`);
   if (run.interrupt !== null)
-    return refused(`The run on node ${ref} is being ${run.interrupt === "STOP" ? "stopped" : "aborted"}.`);
+    return refused(`The run on node ${name} is being ${run.interrupt === "STOP" ? "stopped" : "aborted"}.`);
   return null;
 }

@@ -4,6 +4,7 @@
  * pending, is withdrawn with it. Two stops stay: one of the whole operation, if the abort did not concern the whole
  * operation, and the engine's own stop before it cleans up all nodes.
  */
+import { nodeRefusal } from "../../errors.ts";
 import type { Refusal } from "../../errors.ts";
 import { continues, stopForecast } from "../../lifecycle/forecast.ts";
 import type { Forecast } from "../../lifecycle/forecast.ts";
@@ -125,17 +126,13 @@ async function forecastWithdrawals(reader: Reader, accepted: readonly Foreseen<W
   });
 }
 
-function nothingPending(ref: string, nodeId: string): Refusal {
-  return { code: "NOTHING_RUNNING", message: `No abort is pending on node ${ref}.`, nodeId };
-}
-
 /** Why the abort of one node's run is not withdrawn; null if it is. `step`: the step that the run is at. */
 export function refusalOfWithdrawal(
-  { ref, nodeId, run }: Target,
+  { name, nodeId, run }: Target,
   step: PlannedStep | undefined,
   attempt: AttemptRow | undefined,
 ): Refusal | null {
-  if (run?.interrupt !== "ABORT") return nothingPending(ref, nodeId);
+  if (run?.interrupt !== "ABORT") return nodeRefusal("NOTHING_RUNNING", nodeId, `No abort is pending on node ${name}.`);
   const decision = judgeAbort(
     { id: run.nodeId, name: run.nodeName },
     { ...run, step: stepUnderWay(step, attempt) },
@@ -143,10 +140,6 @@ export function refusalOfWithdrawal(
   );
   if (decision.accepted && decision.effect === "PENDING" && attempt?.part !== "ABORT" && run.interruptFailure === null)
     return null;
-  return {
-    code: "INVALID_STATE",
-    message: `The abort on node ${ref} has started already. Wait for its end, then restart the work.`,
-    nodeId: run.nodeId,
-    operationId: run.operationId,
-  };
+  const started = `The abort on node ${name} has started already. Wait for its end, then restart the work.`;
+  return nodeRefusal("INVALID_STATE", nodeId, started, { operationId: run.operationId });
 }

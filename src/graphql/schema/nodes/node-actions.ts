@@ -148,7 +148,7 @@ async function refusalOf(
 }
 
 function targetOf({ node: { id, name }, run }: Subject) {
-  return { ref: name, nodeId: id, run: run ?? undefined };
+  return { ref: name, nodeId: id, name, run: run ?? undefined };
 }
 
 /** The step that the unfinished run of a node is at. */
@@ -161,8 +161,7 @@ async function stepOf({ run }: Subject, { load }: Context) {
 async function restartRefusal({ node, run: current }: Subject, context: Context): Promise<Refusal | null> {
   const { load } = context;
   const run = await load.newestWork.load(node.id);
-  const names = { ref: node.name, nodeId: node.id };
-  const refusal = refusalOfRestart(names, node, run ?? undefined, false);
+  const refusal = refusalOfRestart({ nodeId: node.id, name: node.name }, node, run ?? undefined, false);
   if (refusal !== null || run === null) return refusal;
   const [facts, plan, operation, succeeded, isCleanedUp, { policy }] = await Promise.all([
     factsAbout(node, current, context),
