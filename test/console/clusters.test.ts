@@ -150,6 +150,20 @@ describe("history", () => {
     expect(stepLines([])).toEqual([]);
   });
 
+  test("a step that is the third of one node and the first of another is one line, and one that comes twice is two", () => {
+    const done = (index: number, name: string) => step(index, name, "SUCCEEDED", null, null);
+    const runs = [
+      { steps: ["write", "boot"].map((name, index) => done(index, name)) },
+      { steps: ["erase", "boot", "write", "boot"].map((name, index) => done(index, name)) },
+    ];
+    expect(stepLines(runs).map(({ name, counts }) => [name, counts[0]?.count])).toEqual([
+      ["deploy.erase", 1],
+      ["deploy.boot", 2],
+      ["deploy.write", 2],
+      ["deploy.boot", 1],
+    ]);
+  });
+
   test("a state of a cluster has a family, a new one too", () => {
     expect(["OPERATIONAL", "ERROR", "STOPPING", "NEW", "BOGUS"].map(clusterFamilyOf)).toEqual([
       "active",

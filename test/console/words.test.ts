@@ -14,7 +14,7 @@ import {
   wavesRefusal,
 } from "../../packages/console/src/words/operations.ts";
 import { explainingRun, nodeCountOf, runName, runText } from "../../packages/console/src/words/runs.ts";
-import { cut, plainText } from "../../packages/console/src/words/plain-text.ts";
+import { cut, hiddenIn, plainText } from "../../packages/console/src/words/plain-text.ts";
 import { signInReason } from "../../packages/console/src/words/sign-in.ts";
 import {
   FAMILIES,
@@ -39,6 +39,11 @@ describe("text of machines [R-1175]", () => {
     ["scripts of people", "שלום مرحبا 日本 é", "שלום مرحبا 日本 é"],
   ])("%s", (_, given, shown) => {
     expect(plainText(given)).toBe(shown);
+  });
+
+  test("characters that are typed and not visible are named with their line", () => {
+    expect(hiddenIn("a\tb\n\u202e\u200bc")).toEqual(["U+202E in line 2", "U+200B in line 2"]);
+    expect(hiddenIn("👩‍🚀 é שלום")).toEqual([]);
   });
 
   test("a line of 64 KiB is cut, and the rest is counted", () => {

@@ -84,7 +84,17 @@ export async function deploysChanges(lab: Lab): Promise<void> {
   await variables.fill('{"ntp": ');
   await page.getByText("This is not JSON").waitFor();
   check("text that is not JSON cannot be saved", (await save.isDisabled()) ? [] : ["it can"]);
+  await variables.fill('{"ntp": "10.0.0.2\u202e"}');
+  await page.getByText("Characters that are not visible: U+202E in line 1").waitFor();
   await variables.fill('{"ntp": "10.0.0.2"}');
+  await page.getByRole("link", { name: "Activity" }).click();
+  await page.getByRole("heading", { level: 1, name: "Activity" }).waitFor();
+  await page.goBack();
+  await page.getByText(/^Changed: .*ntp/).waitFor();
+  check(
+    "what was typed is there after another screen",
+    (await variables.inputValue()) === '{"ntp": "10.0.0.2"}' ? [] : [await variables.inputValue()],
+  );
   await service.ask("mutation($input: UpdateClusterInput!) { updateCluster(input: $input) { errors { message } } }", {
     input: { cluster: { name: CLUSTER }, variables: { dns: "10.0.0.3" } },
   });

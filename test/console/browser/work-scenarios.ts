@@ -212,6 +212,15 @@ export async function goesAnywhere(lab: Lab): Promise<void> {
     "the palette leads to an operation by its UUID",
     is(new URL(page.url()).pathname, `/console/operations/${uuid}`),
   );
+  const { operations } = await service.ask<{ operations: { nodes: readonly [{ readonly uuid: string }] } }>(
+    "{ operations(first: 1, filter: { states: [SUCCEEDED] }) { nodes { uuid } } }",
+  );
+  const [{ uuid: ended }] = operations.nodes;
+  await go(ended.slice(0, 8));
+  check(
+    "the palette leads to an operation that has ended, by the beginning of its UUID",
+    await untilNone(async () => is(new URL(page.url()).pathname, `/console/operations/${ended}`)),
+  );
   await page.keyboard.press("?");
   await page.getByRole("dialog", { name: "Keys" }).waitFor();
   await judgeLooks(lab, tab, "keys");

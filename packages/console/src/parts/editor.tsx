@@ -4,9 +4,10 @@
  * sent again for the new revision.
  */
 import { Dialog } from "@base-ui/react/dialog";
-import { useId, useState } from "react";
+import { useEffect, useId, useState } from "react";
 import type { ReactNode } from "react";
 import { areSame, differencesOf, mergedTexts } from "../words/edits.ts";
+import { hiddenIn } from "../words/plain-text.ts";
 import type { EditField, Edited, ReadEdit, Texts } from "../words/edits.ts";
 import { Problem } from "./notices.tsx";
 import { Text } from "./text.tsx";
@@ -42,20 +43,24 @@ interface Sent {
 }
 
 const TRIES = 3;
+const drafts = new Map<string, { readonly base: Edited; readonly texts: Texts }>();
 
 interface EditorProps {
   readonly editing: Editing;
   /** Why the caller may not save; null if it may. */
   readonly lack?: string | null;
+  /** Under which what was typed is kept while another screen is shown. */
+  readonly draft?: string;
   /** Stands beside the button that saves, in place of the one that discards what was typed. */
   readonly leave?: ReactNode;
 }
 
-export function Editor({ editing, lack = null, leave }: EditorProps) {
+export function Editor({ editing, lack = null, draft, leave }: EditorProps) {
   const { fieldsOf, read, save, reread, placeOf, onSaved, groups } = editing;
+  const kept = draft === undefined ? undefined : drafts.get(draft);
   /** That the texts were made of. */
-  const [base, setBase] = useState(editing.current);
-  const [texts, setTexts] = useState(base.texts);
+  const [base, setBase] = useState(kept?.base ?? editing.current);
+  const [texts, setTexts] = useState(kept?.texts ?? base.texts);
   /** Read after a refusal. */
   const [latest, setLatest] = useState(base);
   const [problem, setProblem] = useState<Error | null>(null);
@@ -67,6 +72,11 @@ export function Editor({ editing, lack = null, leave }: EditorProps) {
   const known = fieldsOf({ ...base.texts, ...now.texts, ...texts });
   const changed = changesOf(known, base.texts, texts);
   const isTouched = !areSame(texts, base.texts);
+  useEffect(() => {
+    if (draft === undefined) return;
+    if (isTouched) drafts.set(draft, { base, texts });
+    else drafts.delete(draft);
+  });
   const other = changesOf(known, base.texts, now.texts);
   if (now.revision !== base.revision && (other.length === 0 || !isTouched)) {
     setBase(now);
@@ -226,9 +236,11 @@ interface FieldProps {
 }
 
 const ROWS_MAX = 24;
+const HIDDEN_SHOWN = 10;
 
 function Field({ field: { label, kind, hint, choices }, value, flaws, onChange }: FieldProps) {
   const id = useId();
+  const hidden = hiddenIn(value);
   const input = {
     value,
     placeholder: hint,
@@ -267,6 +279,9 @@ function Field({ field: { label, kind, hint, choices }, value, flaws, onChange }
           rows={Math.min(ROWS_MAX, value.split("\n").length + 1)}
           onChange={({ target }) => onChange(target.value)}
         />
+      )}
+      {hidden.length > 0 && (
+        <small className="quiet">Characters that are not visible: {hidden.slice(0, HIDDEN_SHOWN).join(", ")}</small>
       )}
       {flaws.length > 0 && (
         <small id={id} className="failure" role="alert">

@@ -3,14 +3,16 @@ import { Autocomplete } from "@base-ui/react/autocomplete";
 import { Dialog } from "@base-ui/react/dialog";
 import { useMemo, useState } from "react";
 import { useLocation } from "wouter";
+import { useRequest } from "../data/queries.ts";
 import { fleet, running, useStore } from "../data/streams.ts";
-import type { NodeRow } from "../data/streams.ts";
+import type { NodeRow, OperationRow } from "../data/streams.ts";
 import { partOfPath } from "../parameters.ts";
 import { SCREENS, clusterPath, nodePath, operationPath } from "../routes.ts";
-import { plural } from "../words/numbers.ts";
+import { plural, timeText } from "../words/numbers.ts";
 import { operationName } from "../words/operations.ts";
 import { paletteMatches } from "../words/palette.ts";
 import type { PaletteEntry } from "../words/palette.ts";
+import { sentenceCase } from "../words/states.ts";
 import { VERBS } from "../words/verbs.ts";
 import type { Proposal } from "../work/outlook.ts";
 import { selection } from "../work/selection.ts";
@@ -24,6 +26,8 @@ interface PaletteProps {
   readonly onPropose: (proposal: Proposal) => void;
 }
 
+/** Operations that are found by their name and the beginning of their ID, beside those that run. */
+const RECENT = 50;
 const UUID = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i;
 
 export function Palette({ onClose, onPropose }: PaletteProps) {
@@ -31,6 +35,9 @@ export function Palette({ onClose, onPropose }: PaletteProps) {
   const [path, navigate] = useLocation();
   const { items: nodes } = useStore(fleet);
   const { items: operations } = useStore(running);
+  // Read again each time it opens.
+  const [openedAt] = useState(() => Date.now());
+  const recent = useRequest("operations", { first: RECENT }, openedAt).data?.operations.nodes;
   const target = useMemo(() => targetOf(path, nodes), [path, nodes]);
   const lack = useLack();
   const verbs = VERBS.filter(({ mutation }) => lack(mutation) === null);
@@ -40,12 +47,12 @@ export function Palette({ onClose, onPropose }: PaletteProps) {
         ...(target ? verbs.map(({ action, name }) => verbEntry(action, `${name} ${target.object}…`)) : []),
         ...SCREENS.map(([to, label]) => ({ kind: "Screen", label, target: to }) as const),
         ...(UUID.test(text.trim()) ? [operationEntry(`Operation ${text.trim()}`, text.trim())] : []),
-        ...[...operations.values()].map((operation) => operationEntry(operationName(operation), operation.uuid)),
+        ...operationsOf([...operations.values(), ...(recent ?? [])]),
         ...clustersOf(nodes.values()),
         ...[...nodes.values()].map(({ name }) => ({ kind: "Node", label: name, target: nodePath(name) }) as const),
       ]),
     // More verbs, or fewer, with another scope.
-    [text, target, nodes, operations, verbs.length],
+    [text, target, nodes, operations, recent, verbs.length],
   );
 
   function choose({ kind, target: to }: PaletteEntry): void {
@@ -102,6 +109,14 @@ const operationEntry = (label: string, uuid: string): PaletteEntry => ({
   label,
   target: operationPath(uuid),
 });
+
+function operationsOf(operations: readonly OperationRow[]): readonly PaletteEntry[] {
+  return [...new Map(operations.map((operation) => [operation.uuid, operation])).values()].map((operation) => {
+    const { uuid, state, createdAt } = operation;
+    const label = `${operationName(operation)} · ${sentenceCase(state).toLowerCase()} · ${timeText(new Date(createdAt), new Date())}`;
+    return operationEntry(`${label} · ${uuid.slice(0, 8)}`, uuid);
+  });
+}
 
 function clustersOf(nodes: Iterable<{ readonly cluster: { readonly name: string } | null }>): readonly PaletteEntry[] {
   const names = new Set<string>();

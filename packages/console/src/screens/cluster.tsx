@@ -209,6 +209,7 @@ function Wanted({ detail }: { readonly detail: Detail }) {
       <h2 id="wanted">Image and variables</h2>
       <Editor
         lack={lack}
+        draft={detail.id}
         editing={{
           ...editingOf(detail, wantedTexts),
           fieldsOf: () => wantedFields([...known]),

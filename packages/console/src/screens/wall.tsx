@@ -3,12 +3,15 @@ import { attention, running, useStore } from "../data/streams.ts";
 import { ConnectionStatus } from "../parts/connection-status.tsx";
 import { useFleetView } from "../parts/fleet-view.ts";
 import { FleetMap } from "../parts/fleet-map.tsx";
+import { UnknownParameters } from "../parts/notices.tsx";
 import { OperationLine } from "../parts/operation-line.tsx";
 import { Text } from "../parts/text.tsx";
+import { WALL, useParameters } from "../routes.ts";
 import { byUrgency, groupKey, groupText } from "../words/attention.ts";
 import { numberText } from "../words/numbers.ts";
 import { familyOf, sentenceCase } from "../words/states.ts";
 
+const PARAMETERS = {} as const;
 const SHOWN = 5;
 /** Heights in pixels: the numbers above the map, a line of the lists, the name of a section, the least of the cells. */
 const TOP = 160;
@@ -28,6 +31,7 @@ export function WallScreen() {
         <h1>Ostler</h1>
         <ConnectionStatus />
       </div>
+      <UnknownParameters unknown={useParameters(PARAMETERS).unknown} path={WALL} />
       <section aria-label="Nodes by state" className="counts">
         {view.states.map(([state, count]) => (
           <span key={state} className="state" data-family={familyOf(state)}>

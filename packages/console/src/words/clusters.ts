@@ -165,12 +165,21 @@ export interface StepLine {
   readonly counts: readonly { readonly state: string; readonly count: number }[];
 }
 
+/** Names a step, and which one it is of those with its name in a run. */
+function keyOf({ interface: kind, name, index }: StepOfRun, steps: readonly StepOfRun[]): string {
+  const before = steps.filter((step) => step.interface === kind && step.name === name && step.index < index);
+  return `${kind}.${name} ${before.length}`;
+}
+
 /** The steps of an operation over its nodes, in their order. */
 export function stepLines(runs: readonly { readonly steps: readonly StepOfRun[] }[]): readonly StepLine[] {
-  const all = runs.flatMap(({ steps }) => steps);
-  return [...Map.groupBy(all, ({ interface: kind, name, index }) => `${index} ${kind}.${name}`)]
-    .toSorted(([, [a]], [, [b]]) => (a?.index ?? 0) - (b?.index ?? 0))
-    .map(([, steps]) => {
+  const all = runs.flatMap(({ steps }) => steps.map((step) => ({ step, key: keyOf(step, steps) })));
+  // Nodes with fewer steps have the same ones earlier.
+  const placeOf = (same: typeof all) => Math.max(...same.map(({ step }) => step.index));
+  return [...Map.groupBy(all, ({ key }) => key).values()]
+    .toSorted((a, b) => placeOf(a) - placeOf(b))
+    .map((same) => {
+      const steps = same.map(({ step }) => step);
       const begun = steps.filter(({ startedAt }) => startedAt !== null);
       const starts = begun.map(({ startedAt }) => startedAt ?? "").toSorted();
       const ends = begun.map(({ finishedAt }) => finishedAt ?? "").toSorted();

@@ -1,6 +1,7 @@
 /** The number of selected nodes above a list, and the verbs on them. */
 import { useMemo } from "react";
 import type { ReactNode } from "react";
+import { fleet, useStore } from "../data/streams.ts";
 import { numberText, plural } from "../words/numbers.ts";
 import { clearSelection } from "./selection.ts";
 import { VerbBar } from "./verb-bar.tsx";
@@ -15,8 +16,10 @@ interface SelectedProps {
 }
 
 export function Selected({ selected, items, where, children }: SelectedProps) {
-  const ids = useMemo(() => [...selected], [selected]);
-  if (ids.length === 0) return null;
+  const { items: nodes, isWhole } = useStore(fleet);
+  const ids = useMemo(() => [...selected].filter((id) => !isWhole || nodes.has(id)), [selected, nodes, isWhole]);
+  if (selected.size === 0) return null;
+  const deleted = selected.size - ids.length;
   const outside = ids.filter((id) => !items.has(id)).length;
   const [first] = ids;
   const only = ids.length === 1 && first !== undefined ? items.get(first)?.name : undefined;
@@ -24,7 +27,8 @@ export function Selected({ selected, items, where, children }: SelectedProps) {
     <div className="selected">
       <p role="status">
         <b>{numberText(ids.length)} selected</b>
-        {outside > 0 && ` (${numberText(outside)} not in this ${where})`}{" "}
+        {outside > 0 && ` (${numberText(outside)} not in this ${where})`}
+        {deleted > 0 && `, ${numberText(deleted)} deleted meanwhile`}{" "}
         <button type="button" onClick={clearSelection}>
           Clear the selection
         </button>{" "}

@@ -299,6 +299,7 @@ function Acceptance({ count, value, onChange }: AcceptanceProps) {
           <input type="radio" name="acceptance" checked={value === choice} onChange={() => onChange(choice)} /> {label}
         </label>
       ))}
+      {value === "ALL_OR_NOTHING" && <small className="quiet">One refused node refuses the whole request.</small>}
     </fieldset>
   );
 }
