@@ -89,18 +89,14 @@ export function abortForecast(
   { effect }: Extract<AbortVerdict, { readonly accepted: true }>,
   { mode, powerOff }: { readonly mode: AbortMode; readonly powerOff: boolean | null },
 ): Forecast {
-  const { nodeState, begun, step } = facts;
+  const { state, nodeState, begun } = facts;
+  // A hold has nothing to cut.
+  const step = state === "HOLDING" ? null : facts.step;
   const rest = { ...standing(facts), effect };
   if (effect === "BEFORE_START") return { ...rest, endsAs: "ABORTED" };
   const aborted = { ...rest, endsAs: "ABORTED", nodeState: edge(nodeState, "abort")?.to ?? nodeState } as const;
   if (mode === "FORCE")
-    return {
-      ...aborted,
-      cutsStep: step !== null,
-      powersOff: null,
-      changed: ALL_PARTS,
-      isConditionKnown: false,
-    };
+    return { ...aborted, cutsStep: step !== null, powersOff: null, changed: ALL_PARTS, isConditionKnown: false };
   return {
     ...aborted,
     cutsStep: effect === "NOW" && step !== null && cancels(mode, step.interruptible),

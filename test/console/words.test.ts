@@ -278,8 +278,8 @@ describe("lines", () => {
 
   test("a restart is offered as soon as a node can be restarted", () => {
     const runs = (state: string) => ({ finishedAt: null, runCounts: [{ state, count: 1 }] });
-    expect(restartRefusal(runs("FAILED"))).toBeNull();
-    expect(restartRefusal(runs("RUNNING"))).toBe("No node has stopped or failed yet.");
+    expect(restartRefusal({ ...runs("FAILED"), finishedAt: "x" })).toBeNull();
+    expect(restartRefusal(runs("FAILED"))).toMatch("It has not ended.");
     expect(restartRefusal({ ...runs("SUCCEEDED"), finishedAt: "x" })).toBe("Every node has reached its target.");
   });
 });

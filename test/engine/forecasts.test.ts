@@ -163,6 +163,18 @@ describe("the forecast of an abort", () => {
     if (forecast?.powersOff === false) expect(ostler.powerCalls(node)).not.toContain("OFF");
   });
 
+  test.each(["CUT", "FORCE"] as const)("an abort with %s cuts a step that runs, and no hold [R-567]", async (mode) => {
+    for (const where of ["in a step that can be canceled", "on hold"]) {
+      const situated = await SITUATIONS[where]?.();
+      if (!situated) throw new Error(`There is no situation "${where}".`);
+      const request = { work: { ids: [situated.node.id] }, mode, reason: "test" };
+      const { forecast } = await ostler.engine.abort(ALICE, { ...request, dryRun: true });
+      expect(forecast?.entries.map(({ cutsStep }) => cutsStep)).toEqual([where !== "on hold"]);
+      await ostler.engine.abort(ALICE, request);
+      await happened(situated);
+    }
+  });
+
   test("an abort that was requested before, and goes as far, has no effect [R-567]", async () => {
     const situated = await SITUATIONS["in a step that ends at its boundary"]?.();
     if (!situated) throw new Error("There is no such situation.");

@@ -158,10 +158,10 @@ function Interrupts({ operation }: { readonly operation: OperationRow }) {
           </WorkButton>
         ))}
       </div>
-      {interrupt !== null && (
+      {(interrupt !== null || before) && (
         <div className="after" role="status">
           <p>
-            <b>{interrupt === "STOP" ? "Stop" : "Abort"}</b>
+            <b>{interrupt === null ? `${before?.verb} of some nodes` : interrupt === "STOP" ? "Stop" : "Abort"}</b>
             {interruptBy !== null && (
               <>
                 {" "}

@@ -57,7 +57,7 @@ export function interruptRefusal(
   return interrupt === "STOP" && verb === "stop" ? "A stop is under way." : null;
 }
 
-/** Why nothing of an operation can be restarted now; null if something may be. */
+/** Why an operation cannot be restarted now; null if it may be. */
 export function restartRefusal({
   finishedAt,
   runCounts,
@@ -65,7 +65,8 @@ export function restartRefusal({
   readonly finishedAt: string | null;
   readonly runCounts: readonly { readonly state: string; readonly count: number }[];
 }): string | null {
-  const has = (states: readonly string[]) => runCounts.some(({ state, count }) => count > 0 && states.includes(state));
-  if (has(["STOPPED", "FAILED", "ABORTED", "UNDONE"])) return null;
-  return finishedAt === null ? "No node has stopped or failed yet." : "Every node has reached its target.";
+  if (finishedAt === null) return "It has not ended. Stop it first, or restart its failed nodes below.";
+  const states = ["STOPPED", "FAILED", "ABORTED", "UNDONE"];
+  const isUnfinished = runCounts.some(({ state, count }) => count > 0 && states.includes(state));
+  return isUnfinished ? null : "Every node has reached its target.";
 }

@@ -314,7 +314,7 @@ function Confirmation({ outlook, typed, onType }: ConfirmationProps) {
   if (outlook === null || outlook.typedCount === null || !outlook.isPossible) return null;
   return (
     <label className="field">
-      Type {outlook.typedCount} to confirm: the number of nodes that lose data, power or their record
+      Type {outlook.typedCount} to confirm: the number of nodes that lose data, firmware, power or their record
       <input value={typed} inputMode="numeric" autoComplete="off" onChange={(event) => onType(event.target.value)} />
       {typed !== "" && !isReady(outlook, typed) && <small className="failure">This is another number.</small>}
     </label>
