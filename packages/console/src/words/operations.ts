@@ -47,9 +47,13 @@ export function leftText({ etaSeconds, runCounts }: Unfinished): string {
   return `${isQueued ? "at least" : "about"} ${durationText(etaSeconds ?? 0)} left`;
 }
 
+interface Ended {
+  readonly finishedAt: string | null;
+}
+
 /** Why an operation cannot be stopped or aborted now; null if it may be. */
 export function interruptRefusal(
-  { finishedAt, interrupt }: { readonly finishedAt: string | null; readonly interrupt: string | null },
+  { finishedAt, interrupt }: Ended & { readonly interrupt: string | null },
   verb: "stop" | "abort",
 ): string | null {
   if (finishedAt !== null) return "The operation has ended.";
@@ -58,13 +62,7 @@ export function interruptRefusal(
 }
 
 /** Why an operation cannot be restarted now; null if it may be. */
-export function restartRefusal({
-  finishedAt,
-  runCounts,
-}: {
-  readonly finishedAt: string | null;
-  readonly runCounts: readonly { readonly state: string; readonly count: number }[];
-}): string | null {
+export function restartRefusal({ finishedAt, runCounts }: Ended & Pick<Unfinished, "runCounts">): string | null {
   if (finishedAt === null) return "It has not ended. Stop it first, or restart its failed nodes below.";
   const states = ["STOPPED", "FAILED", "ABORTED", "UNDONE"];
   const isUnfinished = runCounts.some(({ state, count }) => count > 0 && states.includes(state));
