@@ -20,7 +20,7 @@ import { NodeScreen } from "./screens/node.tsx";
 import { NodesScreen } from "./screens/nodes.tsx";
 import { OperationsScreen } from "./screens/operations.tsx";
 import { OperationScreen } from "./screens/operation.tsx";
-import { SignInBanner, SignInScreen } from "./screens/sign-in.tsx";
+import { SignInBanner, SignInScreen } from "./parts/sign-in.tsx";
 import { WallScreen } from "./screens/wall.tsx";
 import { unseen } from "./work/announcements.ts";
 import type { Proposal } from "./work/outlook.ts";
@@ -41,7 +41,7 @@ export function App() {
   // What is shown and typed stays: a proxy may have answered in place of the service.
   return (
     <>
-      {isOut && <SignInBanner reason={reason} />}
+      <SignInBanner />
       <SignedIn />
     </>
   );

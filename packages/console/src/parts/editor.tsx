@@ -9,6 +9,7 @@ import type { ReactNode } from "react";
 import { areSame, differencesOf, mergedTexts } from "../words/edits.ts";
 import { hiddenIn } from "../words/plain-text.ts";
 import type { EditField, Edited, ReadEdit, Texts } from "../words/edits.ts";
+import { SignInBanner } from "./sign-in.tsx";
 import { Problem } from "./notices.tsx";
 import { Text } from "./text.tsx";
 
@@ -312,6 +313,7 @@ export function EditDialog({ title, editing, onClose }: EditDialogProps) {
           <Dialog.Title>
             <Text>{title}</Text>
           </Dialog.Title>
+          <SignInBanner />
           <Editor
             editing={{
               ...editing,

@@ -12,9 +12,11 @@ import type { KeyboardEvent } from "react";
 import { useLocation } from "wouter";
 import { fleet, useStore } from "../data/streams.ts";
 import { useThrottled } from "../data/use-throttled.ts";
+import { RequestError } from "../data/request.ts";
 import { Problem } from "../parts/notices.tsx";
 import { Text } from "../parts/text.tsx";
 import { operationPath } from "../routes.ts";
+import { SignInBanner } from "../parts/sign-in.tsx";
 import { numberText, plural, timeText } from "../words/numbers.ts";
 import { planDifferences } from "../words/plans.ts";
 import { sentenceCase } from "../words/states.ts";
@@ -44,6 +46,8 @@ interface Planned {
 /** While a person types terms, no plan is asked for. */
 const TYPING_MS = 300;
 const PAUSE_MS = 1_000;
+/** A plan that the service could not make is asked for again. */
+const AGAIN_MS = 5_000;
 
 export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps) {
   const { mutation, object, input } = proposal;
@@ -77,7 +81,6 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
   useEffect(() => {
     if (!isPlannable) return;
     const end = new AbortController();
-    setError(null);
     const plan = async () => {
       try {
         const outlook = await foresee(proposal, JSON.parse(content) as typeof read, end.signal);
@@ -88,11 +91,14 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
           setRefusal((lines) => [...lines, ...differences]);
         }
         setPlanned({ outlook, at: new Date(), terms: content });
+        setError(null);
       } catch (cause) {
-        if (!end.signal.aborted) setError(cause as Error);
+        if (end.signal.aborted) return;
+        setError(cause as Error);
+        if (cause instanceof RequestError && cause.isPassing) timer = setTimeout(() => void plan(), AGAIN_MS);
       }
     };
-    const timer = setTimeout(() => void plan(), planned === null ? 0 : TYPING_MS);
+    let timer = setTimeout(() => void plan(), planned === null ? 0 : TYPING_MS);
     return () => {
       clearTimeout(timer);
       end.abort();
@@ -167,6 +173,7 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
           {planned && <Announced {...planned} isCurrent={isCurrent} isPlannable={isPlannable} />}
           {missing !== null && <p>{missing}</p>}
           {!planned && isPlannable && error === null && <p aria-busy="true">Asking what it would do…</p>}
+          <SignInBanner />
           {error && <Problem error={error} onAgain={() => (isCurrent ? void send() : setPlans(plans + 1))} />}
           <form
             onKeyDown={withoutRepeatedEnter}

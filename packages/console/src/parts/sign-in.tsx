@@ -1,9 +1,9 @@
 /** Signing in: with a token for this tab, or at an issuer with a session of the browser (docs/sign-in.md). */
-import { useEffect, useState } from "react";
+import { useEffect, useState, useSyncExternalStore } from "react";
 import { checkToken } from "../data/request.ts";
-import { shownSession, signIn } from "../data/session.ts";
-import { Problem } from "../parts/notices.tsx";
-import { Text } from "../parts/text.tsx";
+import { shownSession, signIn, signedOut } from "../data/session.ts";
+import { Problem } from "./notices.tsx";
+import { Text } from "./text.tsx";
 import { signInReason } from "../words/sign-in.ts";
 
 /** Null: there is none, or it is not known. */
@@ -33,9 +33,11 @@ export function SignInScreen({ reason }: { readonly reason: string }) {
   );
 }
 
-/** Above the screen of a page that was signed in, which stays. */
-export function SignInBanner({ reason }: { readonly reason: string }) {
+/** Above the screen or in the dialog of a page that was signed in, which stays. */
+export function SignInBanner() {
+  const reason = useSyncExternalStore(signedOut.subscribe, signedOut.get);
   const [isOpen, setOpen] = useState(false);
+  if (reason === null) return null;
   return (
     <section aria-label="Sign in" className="problem sign-in">
       <p role="alert">
