@@ -15,7 +15,7 @@ export interface ConnectOptions {
    * also runs on a server may make a connection with a path: only a stream there fails.
    */
   readonly url: string;
-  /** The token, or a function that returns it, called for each connection. Without one the session of the browser counts. */
+  /** The token, or a function that returns it, called for each connection. Default: the session of the browser. */
   readonly token?: string | (() => string | undefined | Promise<string | undefined>) | undefined;
   /** The WebSocket class of the package `ws`, if there is no global one. */
   readonly webSocketImpl?: unknown;

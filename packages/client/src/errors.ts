@@ -22,9 +22,9 @@ export class WatchError extends Error {
 const FORBIDDEN = 4403;
 const WRONG_TOKEN = "The token is missing or wrong. Pass the token of the service as `token`.";
 /**
- * Close codes after which another attempt would end in the same way: forbidden as the answer to the token, and no common
- * subprotocol. The other codes of graphql-ws name an error of the client; this client makes none, but a service in
- * trouble or a proxy may send them.
+ * Close codes after which another attempt would end in the same way: forbidden as the answer to the token, and no
+ * common subprotocol. The other codes of graphql-ws name an error of the client; this client makes none, but a service
+ * in trouble or a proxy may send them.
  */
 const FATAL_CLOSE_CODES = new Set([FORBIDDEN, 4406]);
 /** Errors that a retry can resolve. UNAUTHENTICATED: the token has ended, and the service is closing the socket. */

@@ -51,8 +51,8 @@ export async function checkToken(token: string): Promise<void> {
 }
 
 /**
- * Asks until the service accepts this page: after growing pauses, and when a person comes back to it, who may have signed
- * in elsewhere. Returns how to end that.
+ * Asks until the service accepts this page: after growing pauses, and when a person comes back to it, who may have
+ * signed in elsewhere. Returns how to end that.
  */
 export function awaitRights(): () => void {
   const over = new AbortController();
