@@ -7,16 +7,17 @@
  * typed stays.
  */
 import { Dialog } from "@base-ui/react/dialog";
-import { useEffect, useMemo, useRef, useState } from "react";
+import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 import type { KeyboardEvent } from "react";
 import { useLocation } from "wouter";
+import { RequestError } from "../data/request.ts";
+import { signedOut } from "../data/session.ts";
 import { fleet, useStore } from "../data/streams.ts";
 import { useThrottled } from "../data/use-throttled.ts";
-import { RequestError } from "../data/request.ts";
 import { Problem } from "../parts/notices.tsx";
+import { SignInBanner } from "../parts/sign-in.tsx";
 import { Text } from "../parts/text.tsx";
 import { operationPath } from "../routes.ts";
-import { SignInBanner } from "../parts/sign-in.tsx";
 import { numberText, plural, timeText } from "../words/numbers.ts";
 import { planDifferences } from "../words/plans.ts";
 import { sentenceCase } from "../words/states.ts";
@@ -70,6 +71,7 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
   const isShown = useRef(true);
   const refused = useRef<Outlook | null>(null);
   const { items } = useStore(fleet);
+  const isSignedOut = useSyncExternalStore(signedOut.subscribe, signedOut.get) !== null;
   const states = useMemo(() => statesOf(proposal, items.values()), [proposal, items]);
   const shownVersion = useThrottled(answers === "START" ? "" : version + states, PAUSE_MS);
   const [, navigate] = useLocation();
@@ -103,7 +105,7 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
       clearTimeout(timer);
       end.abort();
     };
-  }, [plans, content, isPlannable, shownVersion]);
+  }, [plans, content, isPlannable, shownVersion, isSignedOut]);
 
   // The button that led here is disabled as soon as the work has begun, and would lose the focus.
   useEffect(() => {
