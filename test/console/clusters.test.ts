@@ -155,10 +155,12 @@ describe("history", () => {
     const runs = [
       { steps: ["write", "boot"].map((name, index) => done(index, name)) },
       { steps: ["erase", "boot", "write", "boot"].map((name, index) => done(index, name)) },
+      { steps: ["boot", "register"].map((name, index) => done(index, name)) },
     ];
     expect(stepLines(runs).map(({ name, counts }) => [name, counts[0]?.count])).toEqual([
       ["deploy.erase", 1],
-      ["deploy.boot", 2],
+      ["deploy.boot", 3],
+      ["deploy.register", 1],
       ["deploy.write", 2],
       ["deploy.boot", 1],
     ]);

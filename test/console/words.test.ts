@@ -276,7 +276,7 @@ describe("lines", () => {
     expect(nodeCountOf([{ nodeName: "u01" }, { nodeName: "u02" }, { nodeName: "u01" }])).toBe(2);
   });
 
-  test("a restart is offered as soon as a node can be restarted", () => {
+  test("a restart is offered when an operation has ended before its target", () => {
     const runs = (state: string) => ({ finishedAt: null, runCounts: [{ state, count: 1 }] });
     expect(restartRefusal({ ...runs("FAILED"), finishedAt: "x" })).toBeNull();
     expect(restartRefusal(runs("FAILED"))).toMatch("It has not ended.");

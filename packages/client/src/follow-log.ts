@@ -55,6 +55,7 @@ export function followRunLog(connection: Connection, id: string, linesMax = LINE
   }
 
   const { changed, ...store } = createStore(look, THROTTLE_MS, (signal) => {
+    error = null;
     const end = openStream(connection, QUERY, {
       begin: () => ({ id, after: cursor }),
       take(item: Item) {

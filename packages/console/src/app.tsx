@@ -34,10 +34,11 @@ export function App() {
     if (state === "refused") signedOut.set(why ?? "The service asks who you are.");
     if (state === "connected") setIn(true);
   }, [state]);
-  const isOut = reason !== null;
   // Empty: the person has not signed in yet.
-  useEffect(() => (isOut && reason !== "" ? awaitRights() : undefined), [isOut, reason === "", state === "connected"]);
-  if (isOut && !wasIn) return <SignInScreen reason={reason} />;
+  const isOut = reason !== null && reason !== "";
+  const isConnected = state === "connected";
+  useEffect(() => (isOut ? awaitRights(isConnected) : undefined), [isOut, isConnected]);
+  if (reason !== null && !wasIn) return <SignInScreen reason={reason} />;
   // What is shown and typed stays: a proxy may have answered in place of the service.
   return (
     <>

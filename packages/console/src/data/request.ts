@@ -2,7 +2,7 @@
 import { REQUESTS } from "../../requests.ts";
 import type { Answers } from "../../requests.ts";
 import { noteTime } from "./clock.ts";
-import { authorization, mayAsk, signedOut } from "./session.ts";
+import { authorization, currentToken, letIn, mayAsk, signedOut } from "./session.ts";
 
 export type Variables = Readonly<Record<string, unknown>>;
 export type RequestName = keyof Answers;
@@ -19,6 +19,7 @@ const REQUEST_MS = 60_000;
 /** Between two questions of a page that is signed out: each may be a failed login in the audit. */
 const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 600_000;
+let pause = FIRST_PAUSE_MS;
 const NO_TOKEN = "This is not a token: it has other characters than letters, digits and punctuation of ASCII.";
 
 export class RequestError extends Error {
@@ -37,7 +38,7 @@ export class RequestError extends Error {
     this.requestId = requestId;
   }
 
-  /** The code is null if a proxy has answered, and if there was no answer. */
+  /** Without a code a proxy has answered, or there was no answer. */
   get isPassing(): boolean {
     return this.code === null || PASSING_CODES.test(this.code);
   }
@@ -52,32 +53,24 @@ export async function checkToken(token: string): Promise<void> {
 
 /**
  * Asks until the service accepts this page: after growing pauses, and when a person comes back to it, who may have
- * signed in elsewhere. Returns how to end that.
+ * signed in elsewhere. The pauses grow until the page is connected. Returns how to end that.
  */
-export function awaitRights(): () => void {
+export function awaitRights(isConnected: boolean): () => void {
   const over = new AbortController();
   const { signal } = over;
-  let pause = FIRST_PAUSE_MS;
-  let timer: ReturnType<typeof setTimeout> | undefined;
+  if (isConnected) pause = FIRST_PAUSE_MS;
+  let timer = setTimeout(() => void ask(), pause);
   async function ask(): Promise<void> {
-    clearTimeout(timer);
-    const isAccepted =
-      (await mayAsk()) &&
-      (await request("viewer", {}, signal).then(
-        () => true,
-        () => false,
-      ));
     if (signal.aborted) return;
-    if (isAccepted) return signedOut.set(null);
+    const asked = (await mayAsk()) && (await request("viewer", {}, signal).catch(() => null));
+    if (signal.aborted) return;
+    if (asked) return letIn();
+    clearTimeout(timer);
     timer = setTimeout(() => void ask(), pause);
     pause = Math.min(pause * 2, LONGEST_PAUSE_MS);
   }
-  timer = setTimeout(() => void ask(), pause);
   document.addEventListener("visibilitychange", () => document.hidden || void ask(), { signal });
-  return () => {
-    clearTimeout(timer);
-    over.abort();
-  };
+  return () => over.abort();
 }
 
 export async function request<Name extends RequestName>(
@@ -85,11 +78,14 @@ export async function request<Name extends RequestName>(
   variables: Variables = {},
   signal?: AbortSignal,
 ): Promise<Answers[Name]> {
+  const token = currentToken();
   try {
     const body = JSON.stringify({ query: REQUESTS[name], variables });
     return (await answerOf(await send(body, authorization(), signal))) as Answers[Name];
   } catch (error) {
-    if (error instanceof RequestError && error.code === "UNAUTHENTICATED") signedOut.set(error.message);
+    const isRefused = error instanceof RequestError && error.code === "UNAUTHENTICATED";
+    // Unless the person has signed in meanwhile.
+    if (isRefused && token === currentToken()) signedOut.set(error.message);
     throw error;
   }
 }

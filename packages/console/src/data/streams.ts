@@ -1,13 +1,13 @@
 /** All that the page follows, over one WebSocket. A stream goes on over any loss of the connection. */
-import { connect, followChanges, followRunLog } from "ostler-client";
+import { WatchError, connect, followChanges, followRunLog } from "ostler-client";
 import type { ItemsView, ListPage, Store, TypedDocument, ValueView } from "ostler-client";
 import { useCallback, useMemo, useSyncExternalStore } from "react";
 import { REQUESTS } from "../../requests.ts";
 import type { Answers } from "../../requests.ts";
 import { queryClient } from "./queries.ts";
 import { RequestError, request } from "./request.ts";
-import type { Variables } from "./request.ts";
-import { currentToken, signedOut } from "./session.ts";
+import type { RequestName, Variables } from "./request.ts";
+import { currentToken, entries } from "./session.ts";
 import { createSignal } from "./signal.ts";
 import { PROBLEMS } from "../words/attention.ts";
 
@@ -28,12 +28,8 @@ connection.subscribe(() => {
   if (connections > 1) void queryClient.invalidateQueries();
 });
 
-/** How often the page was let in again. A stream that was refused begins again then, where it was. */
-const entries = createSignal(0);
-signedOut.subscribe(() => {
-  if (signedOut.get() !== null) return;
+entries.subscribe(() => {
   connection.renew();
-  entries.set(entries.get() + 1);
   void queryClient.invalidateQueries();
 });
 
@@ -60,12 +56,12 @@ export function followNodes(filter: object | null): Store<ItemsView<NodeRow>> {
 }
 
 async function* pagesOf(filter: object | null): AsyncGenerator<ListPage<NodeRow>> {
-  let page = request("fleetPage", { filter, first: FIRST_PAGE });
+  let page = readPage("fleetPage", { filter, first: FIRST_PAGE });
   for (;;) {
     const { asOf, nodes, pageInfo } = (await page).nodes;
     // While a page is shown, the service works on the next one.
     if (pageInfo.hasNextPage) {
-      page = request("fleetPage", { filter, first: PAGE, after: pageInfo.endCursor });
+      page = readPage("fleetPage", { filter, first: PAGE, after: pageInfo.endCursor });
       page.catch(() => {});
     }
     yield { asOf, rows: nodes };
@@ -73,31 +69,38 @@ async function* pagesOf(filter: object | null): AsyncGenerator<ListPage<NodeRow>
   }
 }
 
+/** Ends a stream whose pages cannot be read, as its own refusal does. */
+async function readPage<Name extends RequestName>(name: Name, variables: Variables): Promise<Answers[Name]> {
+  return request(name, variables).catch((error: unknown) => {
+    if (!(error instanceof RequestError) || error.isPassing) throw error;
+    throw new WatchError(error.message, { code: error.code });
+  });
+}
+
 /** The same, read once: for filters that the service does not follow. */
 export function readNodes(filter: object): Store<ItemsView<NodeRow>> {
-  let view: ItemsView<NodeRow> = { items: new Map(), isWhole: false, isLive: false, error: null };
-  const signal = createSignal(view);
-  let isRead = false;
+  const { get, set, subscribe } = createSignal<ItemsView<NodeRow>>(UNREAD);
   async function read(): Promise<void> {
     try {
-      for await (const { rows } of pagesOf(filter)) {
-        view = { ...view, items: new Map([...view.items, ...rows.map((row) => [row.id, row] as const)]) };
-        signal.set(view);
-      }
-      signal.set({ ...view, isWhole: true });
+      for await (const { rows } of pagesOf(filter))
+        set({ ...get(), error: null, items: new Map([...get().items, ...rows.map((row) => [row.id, row] as const)]) });
+      set({ ...get(), isWhole: true });
     } catch (error) {
-      signal.set({ ...view, error: error as Error });
+      set({ ...get(), error: error as Error });
     }
   }
+  let isRead = false;
   return {
-    getSnapshot: signal.get,
+    getSnapshot: get,
     subscribe(listener) {
-      if (!isRead) void read();
+      if (!isRead || get().error) void read();
       isRead = true;
-      return signal.subscribe(listener);
+      return subscribe(listener);
     },
   };
 }
+
+const UNREAD: ItemsView<NodeRow> = { items: new Map(), isWhole: false, isLive: false, error: null };
 
 /** Every node. The page follows it as long as it is open. */
 export const fleet = followNodes(null);
@@ -149,8 +152,8 @@ export function useRunsOfOperation(id: string): ItemsView<RunRow> {
 async function* runPagesOf(id: string): AsyncGenerator<ListPage<RunRow>> {
   let variables: Variables = { id, first: RUN_PAGE };
   for (;;) {
-    const runs = (await request("runPage", variables)).operation?.runs;
-    if (!runs) throw new RequestError("The operation does not exist any longer.");
+    const runs = (await readPage("runPage", variables)).operation?.runs;
+    if (!runs) throw new WatchError("The operation does not exist any longer.");
     yield { asOf: runs.asOf, rows: runs.nodes };
     if (!runs.pageInfo.hasNextPage) return;
     variables = { id, first: RUN_PAGE, after: runs.pageInfo.endCursor };

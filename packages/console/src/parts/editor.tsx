@@ -95,6 +95,7 @@ export function Editor({ editing, lack = null, draft, leave }: EditorProps) {
       const { refusals, revision } = await sendFor(base.revision);
       setErrors(refusals);
       if (refusals.length > 0) return;
+      if (draft !== undefined) drafts.delete(draft);
       // The new revision follows, and replaces these texts.
       setBase({ revision, texts });
       onSaved?.(input);

@@ -5,13 +5,10 @@ import { RequestError } from "../data/request.ts";
 import { FLEET } from "../routes.ts";
 import { Text } from "./text.tsx";
 
-/** Close code of a WebSocket whose token is refused. */
-const FORBIDDEN = 4403;
-
 export function Problem({ error, onAgain }: { readonly error: Error; readonly onAgain?: () => void }) {
   const { code, requestId } = error instanceof RequestError ? error : { code: null, requestId: null };
-  // Signed out: the form for that is above.
-  if (code === "UNAUTHENTICATED" || ("closeCode" in error && error.closeCode === FORBIDDEN)) return null;
+  // Signed out, also over the socket: the form for that is above.
+  if (code === "UNAUTHENTICATED" || ("closeCode" in error && error.closeCode === 4403)) return null;
   return (
     <div role="alert" className="problem">
       <p>

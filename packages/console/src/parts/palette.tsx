@@ -47,7 +47,7 @@ export function Palette({ onClose, onPropose }: PaletteProps) {
         ...(target ? verbs.map(({ action, name }) => verbEntry(action, `${name} ${target.object}…`)) : []),
         ...SCREENS.map(([to, label]) => ({ kind: "Screen", label, target: to }) as const),
         ...(UUID.test(text.trim()) ? [operationEntry(`Operation ${text.trim()}`, text.trim())] : []),
-        ...operationsOf([...operations.values(), ...(recent ?? [])]),
+        ...operationsOf([...(recent ?? []), ...operations.values()]),
         ...clustersOf(nodes.values()),
         ...[...nodes.values()].map(({ name }) => ({ kind: "Node", label: name, target: nodePath(name) }) as const),
       ]),

@@ -1,6 +1,7 @@
 /** Signing in: with a token for this tab, or at an issuer with a session of the browser (docs/sign-in.md). */
 import { useEffect, useState, useSyncExternalStore } from "react";
 import { checkToken } from "../data/request.ts";
+import type { RequestError } from "../data/request.ts";
 import { shownSession, signIn, signedOut } from "../data/session.ts";
 import { Problem } from "./notices.tsx";
 import { Text } from "./text.tsx";
@@ -68,8 +69,10 @@ function SignInForm({ target }: { readonly target?: "_blank" }) {
       await checkToken(token);
       signIn(token);
     } catch (cause) {
-      const { message } = cause as Error;
-      setError(new Error(signInReason(message) ?? message));
+      const refusal = cause as RequestError;
+      setError(
+        refusal.code === "UNAUTHENTICATED" ? new Error(signInReason(refusal.message) ?? refusal.message) : refusal,
+      );
       setSending(false);
     }
   }

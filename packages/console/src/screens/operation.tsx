@@ -161,7 +161,7 @@ function Interrupts({ operation }: { readonly operation: OperationRow }) {
       {(interrupt !== null || before) && (
         <div className="after" role="status">
           <p>
-            <b>{interrupt === null ? `${before?.verb} of some nodes` : interrupt === "STOP" ? "Stop" : "Abort"}</b>
+            <b>{interrupt === null ? before?.verb : interrupt === "STOP" ? "Stop" : "Abort"}</b>
             {interruptBy !== null && (
               <>
                 {" "}

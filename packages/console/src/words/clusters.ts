@@ -173,12 +173,17 @@ function keyOf({ interface: kind, name, index }: StepOfRun, steps: readonly Step
 
 /** The steps of an operation over its nodes, in their order. */
 export function stepLines(runs: readonly { readonly steps: readonly StepOfRun[] }[]): readonly StepLine[] {
-  const all = runs.flatMap(({ steps }) => steps.map((step) => ({ step, key: keyOf(step, steps) })));
-  // Nodes with fewer steps have the same ones earlier.
-  const placeOf = (same: typeof all) => Math.max(...same.map(({ step }) => step.index));
-  return [...Map.groupBy(all, ({ key }) => key).values()]
-    .toSorted((a, b) => placeOf(a) - placeOf(b))
-    .map((same) => {
+  const keyed = runs.map(({ steps }) => steps.map((step) => ({ step, key: keyOf(step, steps) })));
+  const keys: string[] = [];
+  // A step that only some nodes have comes after the one before it there.
+  for (const run of keyed.toSorted((a, b) => b.length - a.length))
+    run.forEach(({ key }, index) => {
+      const after = keys.indexOf(run[index - 1]?.key ?? "");
+      if (!keys.includes(key)) keys.splice(after + 1, 0, key);
+    });
+  return [...Map.groupBy(keyed.flat(), ({ key }) => key)]
+    .toSorted(([a], [b]) => keys.indexOf(a) - keys.indexOf(b))
+    .map(([, same]) => {
       const steps = same.map(({ step }) => step);
       const begun = steps.filter(({ startedAt }) => startedAt !== null);
       const starts = begun.map(({ startedAt }) => startedAt ?? "").toSorted();

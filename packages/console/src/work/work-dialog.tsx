@@ -47,7 +47,7 @@ interface Planned {
 /** While a person types terms, no plan is asked for. */
 const TYPING_MS = 300;
 const PAUSE_MS = 1_000;
-/** A plan that the service could not make is asked for again. */
+/** A plan that the service could not make is asked for again, after pauses that double. */
 const AGAIN_MS = 5_000;
 
 export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps) {
@@ -81,7 +81,7 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
   const isPlannable = Object.keys(flaws).length === 0 && missing === null;
 
   useEffect(() => {
-    if (!isPlannable) return;
+    if (!isPlannable || isSignedOut) return;
     const end = new AbortController();
     const plan = async () => {
       try {
@@ -97,9 +97,12 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
       } catch (cause) {
         if (end.signal.aborted) return;
         setError(cause as Error);
-        if (cause instanceof RequestError && cause.isPassing) timer = setTimeout(() => void plan(), AGAIN_MS);
+        setPlanned((last) => last && { ...last, terms: "" });
+        if (cause instanceof RequestError && cause.isPassing) timer = setTimeout(() => void plan(), pause);
+        pause *= 2;
       }
     };
+    let pause = AGAIN_MS;
     let timer = setTimeout(() => void plan(), planned === null ? 0 : TYPING_MS);
     return () => {
       clearTimeout(timer);
@@ -144,7 +147,8 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
   }
 
   function finish({ outlook: { sentence }, at }: Planned, operations: readonly string[]): void {
-    if (answers === "INTERRUPT") announce(operations, { verb: name, sentence, at: at.toISOString() });
+    if (mutation === "stop" || mutation === "abort")
+      announce(operations, { verb: name, sentence, at: at.toISOString() });
     // A person who has left the page meanwhile stays where they are.
     if (!isShown.current) return;
     isDone.current = true;
@@ -195,7 +199,7 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
               <AbortModes
                 proposal={proposal}
                 terms={read}
-                version={shownVersion}
+                version={String(planned?.at.getTime())}
                 value={terms.mode}
                 onChange={(mode) => setTerms({ ...terms, mode })}
               />
