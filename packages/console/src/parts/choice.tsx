@@ -1,25 +1,33 @@
-/** A field of a filter with few values; an empty one chooses all. */
+/** A field with few values. */
 import { sentenceCase } from "../words/states.ts";
 
 interface ChoiceProps {
   readonly label: string;
   readonly value: string | undefined;
-  readonly choices: readonly string[];
-  readonly onChange: (value: string | null) => void;
+  /** Values and their names. */
+  readonly choices: readonly (readonly [value: string, name: string])[];
+  /** The label stands beside it, and not above it. */
+  readonly isInline?: boolean;
+  readonly onChange: (value: string) => void;
 }
 
-export function Choice({ label, value = "", choices, onChange }: ChoiceProps) {
+export function Choice({ label, value = "", choices, isInline = false, onChange }: ChoiceProps) {
   return (
-    <label className="field">
+    <label className={isInline ? "field inline" : "field"}>
       {label}
-      <select value={value} onChange={(event) => onChange(event.target.value || null)}>
-        <option value="">All</option>
-        {choices.map((choice) => (
+      <select value={value} onChange={({ target }) => onChange(target.value)}>
+        {choices.map(([choice, name]) => (
           <option key={choice} value={choice}>
-            {sentenceCase(choice)}
+            {name}
           </option>
         ))}
       </select>
     </label>
   );
 }
+
+/** Of a filter: each of the values, or all. */
+export const orAll = (values: readonly string[]): ChoiceProps["choices"] => [
+  ["", "All"],
+  ...values.map((value) => [value, sentenceCase(value)] as const),
+];

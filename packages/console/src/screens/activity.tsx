@@ -5,7 +5,7 @@ import { serviceNow } from "../data/clock.ts";
 import type { Answers } from "../../requests.ts";
 import { fleet, useStore } from "../data/streams.ts";
 import { useThrottled } from "../data/use-throttled.ts";
-import { Choice } from "../parts/choice.tsx";
+import { Choice, orAll } from "../parts/choice.tsx";
 import { Problem, UnknownParameters } from "../parts/notices.tsx";
 import { NodeState } from "../parts/state-badge.tsx";
 import { Text } from "../parts/text.tsx";
@@ -51,11 +51,16 @@ export function ActivityScreen() {
       <h1>Activity</h1>
       <UnknownParameters unknown={unknown} path={ACTIVITY} />
       <div className="terms">
-        <Choice label="Verb" value={values.kind} choices={OPERATION_KINDS} onChange={(kind) => change({ kind })} />
+        <Choice
+          label="Verb"
+          value={values.kind}
+          choices={orAll(OPERATION_KINDS)}
+          onChange={(kind) => change({ kind })}
+        />
         <Choice
           label="In the last"
           value={values.period}
-          choices={PERIOD_NAMES}
+          choices={orAll(PERIOD_NAMES)}
           onChange={(period) => change({ period })}
         />
         <TextFilter label="By" value={values.by} onChange={(by) => change({ by })} />

@@ -10,6 +10,7 @@ import type { RunRow } from "../data/streams.ts";
 import { useThrottled } from "../data/use-throttled.ts";
 import { EditDialog } from "../parts/editor.tsx";
 import type { Editing } from "../parts/editor.tsx";
+import { Choice } from "../parts/choice.tsx";
 import { Inventory } from "../parts/inventory.tsx";
 import { LifeLine } from "../parts/life-line.tsx";
 import { NotFound, Problem, UnknownParameters } from "../parts/notices.tsx";
@@ -155,16 +156,18 @@ function RunPicker({ runs, run, onPick }: RunPickerProps) {
   if (runs.length < 2) return null;
   const now = serviceNow();
   return (
-    <label className="field inline">
-      Work{" "}
-      <select value={run.id} onChange={(event) => onPick(event.target.value)}>
-        {runs.slice(0, RUNS_OFFERED).map((one) => (
-          <option key={one.id} value={one.id}>
-            {runName(one)}, {sentenceCase(one.state).toLowerCase()}, {timeText(one.createdAt, now)}
-          </option>
-        ))}
-      </select>
-    </label>
+    <Choice
+      label="Work"
+      value={run.id}
+      choices={runs
+        .slice(0, RUNS_OFFERED)
+        .map((one) => [
+          one.id,
+          `${runName(one)}, ${sentenceCase(one.state).toLowerCase()}, ${timeText(one.createdAt, now)}`,
+        ])}
+      isInline
+      onChange={onPick}
+    />
   );
 }
 

@@ -4,6 +4,7 @@ import { Link, useLocation } from "wouter";
 import { serviceNow } from "../data/clock.ts";
 import { fleet, followNodes, readNodes, useStore } from "../data/streams.ts";
 import type { NodeRow } from "../data/streams.ts";
+import { Choice } from "../parts/choice.tsx";
 import { FilterField } from "../parts/filter-field.tsx";
 import { Problem, UnknownParameters } from "../parts/notices.tsx";
 import { orderRows } from "../parts/row-order.ts";
@@ -188,22 +189,16 @@ function columnOf(name: NodeColumnName, { by, isDescending }: Sort): Column<Node
 
 function SortField({ sort: { by, isDescending }, onSort }: Pick<ListProps, "sort" | "onSort">) {
   return (
-    <label className="field inline">
-      Sort
-      <select
-        value={`${isDescending ? "-" : ""}${by}`}
-        onChange={({ target: { value } }) => onSort(value === "name" ? null : value)}
-      >
-        {NODE_COLUMN_NAMES.flatMap((name) => [
-          <option key={name} value={name}>
-            {nodeColumn(name).name}
-          </option>,
-          <option key={`-${name}`} value={`-${name}`}>
-            {nodeColumn(name).name}, last first
-          </option>,
-        ])}
-      </select>
-    </label>
+    <Choice
+      label="Sort"
+      value={`${isDescending ? "-" : ""}${by}`}
+      choices={NODE_COLUMN_NAMES.flatMap((name) => [
+        [name, nodeColumn(name).name],
+        [`-${name}`, `${nodeColumn(name).name}, last first`],
+      ])}
+      isInline
+      onChange={(value) => onSort(value === "name" ? null : value)}
+    />
   );
 }
 

@@ -5,7 +5,7 @@ import type { Answers } from "../../requests.ts";
 import { running, useStore } from "../data/streams.ts";
 import type { OperationRow } from "../data/streams.ts";
 import { useThrottled } from "../data/use-throttled.ts";
-import { Choice } from "../parts/choice.tsx";
+import { Choice, orAll } from "../parts/choice.tsx";
 import { UnknownParameters } from "../parts/notices.tsx";
 import { OperationHistory } from "../parts/operation-history.tsx";
 import { TextFilter } from "../parts/text-filter.tsx";
@@ -41,12 +41,22 @@ export function OperationsScreen() {
       <h1>Operations</h1>
       <UnknownParameters unknown={unknown} path={OPERATIONS} />
       <div className="terms">
-        <Choice label="Kind" value={values.kind} choices={OPERATION_KINDS} onChange={(kind) => change({ kind })} />
-        <Choice label="State" value={values.state} choices={OPERATION_STATES} onChange={(state) => change({ state })} />
+        <Choice
+          label="Kind"
+          value={values.kind}
+          choices={orAll(OPERATION_KINDS)}
+          onChange={(kind) => change({ kind })}
+        />
+        <Choice
+          label="State"
+          value={values.state}
+          choices={orAll(OPERATION_STATES)}
+          onChange={(state) => change({ state })}
+        />
         <Choice
           label="In the last"
           value={values.period}
-          choices={PERIOD_NAMES}
+          choices={orAll(PERIOD_NAMES)}
           onChange={(period) => change({ period })}
         />
         <TextFilter label="Requested by" value={values.by} onChange={(by) => change({ by })} />

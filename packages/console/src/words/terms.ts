@@ -1,35 +1,14 @@
 /** The terms of a request as a person types them, and the input that they are. */
 
 /** Texts of fields; an empty one leaves the term as the service has it. */
-export interface TypedTerms {
-  readonly cluster: string;
-  readonly image: string;
-  readonly hostGroup: string;
-  readonly until: string;
-  readonly power: string;
-  readonly device: string;
-  /** How far an abort goes. */
-  readonly mode: string;
-  readonly powerOff: string;
-  readonly maxParallel: string;
-  readonly waves: string;
-  readonly haltAt: string;
-  readonly onFailure: string;
-  readonly acceptance: string;
-  readonly variables: string;
-  readonly fromBeginning: boolean;
-  readonly reinstall: boolean;
-  readonly persistent: boolean;
-  readonly force: boolean;
-}
-
-export const NO_TERMS: TypedTerms = {
+export const NO_TERMS = {
   cluster: "",
   image: "",
   hostGroup: "",
   until: "",
   power: "",
   device: "",
+  /** How far an abort goes. */
   mode: "",
   powerOff: "",
   maxParallel: "",
@@ -43,6 +22,8 @@ export const NO_TERMS: TypedTerms = {
   persistent: false,
   force: false,
 };
+
+export type TypedTerms = Readonly<typeof NO_TERMS>;
 
 export type TermFlaws = { readonly [Field in keyof TypedTerms]?: string };
 

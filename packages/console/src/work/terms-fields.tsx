@@ -3,6 +3,7 @@ import { useId } from "react";
 import type { ReactNode } from "react";
 import { useRequest } from "../data/queries.ts";
 import { clusters, useStore } from "../data/streams.ts";
+import { Choice } from "../parts/choice.tsx";
 import type { Term } from "../words/verbs.ts";
 import type { TermFlaws, TypedTerms } from "../words/terms.ts";
 import { failureSentence } from "../words/terms.ts";
@@ -15,32 +16,37 @@ interface TermsProps {
   readonly onChange: (change: Partial<TypedTerms>) => void;
 }
 
-const POWER = {
-  ON: "On",
-  SOFT_OFF: "Shut down",
-  OFF: "Off at once",
-  SOFT_REBOOT: "Shut down, then on",
-  REBOOT: "Off, then on",
-};
-const DEVICES = {
-  NETWORK: "Network (PXE)",
-  HTTP: "Network (HTTP)",
-  DISK: "Disk",
-  CDROM: "CD-ROM",
-  BIOS: "Setup of the firmware",
-};
-const UNTIL = { "": "Active: deployed", AVAILABLE: "Available: cleaned" };
-const POLICIES = {
-  "": "by default",
-  LEAVE: "leave it",
-  CLEAN_UP_FAILED: "clean it up",
-  CLEAN_UP_ALL: "clean all up",
-};
-const POWER_AFTER = {
-  "": "off in cleaning or deployment, else as it is",
-  yes: "off",
-  no: "as it is",
-};
+const POWER = [
+  ["", "choose"],
+  ["ON", "On"],
+  ["SOFT_OFF", "Shut down"],
+  ["OFF", "Off at once"],
+  ["SOFT_REBOOT", "Shut down, then on"],
+  ["REBOOT", "Off, then on"],
+] as const;
+const DEVICES = [
+  ["", "choose"],
+  ["NETWORK", "Network (PXE)"],
+  ["HTTP", "Network (HTTP)"],
+  ["DISK", "Disk"],
+  ["CDROM", "CD-ROM"],
+  ["BIOS", "Setup of the firmware"],
+] as const;
+const UNTIL = [
+  ["", "Active: deployed"],
+  ["AVAILABLE", "Available: cleaned"],
+] as const;
+const POLICIES = [
+  ["", "by default"],
+  ["LEAVE", "leave it"],
+  ["CLEAN_UP_FAILED", "clean it up"],
+  ["CLEAN_UP_ALL", "clean all up"],
+] as const;
+const POWER_AFTER = [
+  ["", "off in cleaning or deployment, else as it is"],
+  ["yes", "off"],
+  ["no", "as it is"],
+] as const;
 /** The terms that are shown without asking for more; the dialog shows the modes of an abort with what they do. */
 const FIRST: readonly Term[] = [
   "cluster",
@@ -55,8 +61,11 @@ const FIRST: readonly Term[] = [
   "powerOff",
 ];
 
-export function TermsFields(props: TermsProps) {
-  const { known, terms, flaws, onChange } = props;
+const namesOf = (named: readonly { readonly name: string }[]) => named.map(({ name }) => [name, name] as const);
+
+export function TermsFields({ known, terms, flaws, onChange }: TermsProps) {
+  // The service says if a driver needs an image.
+  const images = useRequest("images", {}, known.includes("image") ? 0 : null).data?.images.nodes ?? [];
   if (known.length === 0) return null;
   const has = (term: Term) => known.includes(term);
   const text = (term: Term & keyof TermFlaws, label: string, hint: string) =>
@@ -69,18 +78,14 @@ export function TermsFields(props: TermsProps) {
         onChange={(value) => onChange({ [term]: value })}
       />
     );
-  const choice = (term: Term & keyof TypedTerms, label: string, choices: Readonly<Record<string, string>>) =>
+  const choice = (term: Term & keyof TypedTerms, label: string, choices: readonly (readonly [string, string])[]) =>
     has(term) && (
-      <label className="field">
-        {label}
-        <select value={String(terms[term])} onChange={(event) => onChange({ [term]: event.target.value })}>
-          {Object.entries(choices).map(([value, name]) => (
-            <option key={value} value={value}>
-              {name}
-            </option>
-          ))}
-        </select>
-      </label>
+      <Choice
+        label={label}
+        value={String(terms[term])}
+        choices={choices}
+        onChange={(text) => onChange({ [term]: text })}
+      />
     );
   const check = (term: Term & keyof TypedTerms, label: string) =>
     has(term) && (
@@ -99,10 +104,10 @@ export function TermsFields(props: TermsProps) {
       {known.some((term) => FIRST.includes(term)) && (
         <div className="terms">
           {has("cluster") && <ClusterTerm value={terms.cluster} onChange={(cluster) => onChange({ cluster })} />}
-          {choice("power", "Power", { "": "choose", ...POWER })}
-          {choice("device", "Device", { "": "choose", ...DEVICES })}
+          {choice("power", "Power", POWER)}
+          {choice("device", "Device", DEVICES)}
           {choice("until", "Until", UNTIL)}
-          {has("image") && <ImageTerm value={terms.image} onChange={(image) => onChange({ image })} />}
+          {images.length > 0 && choice("image", "Image", [["", "as the node has it"], ...namesOf(images)])}
           {text("hostGroup", "Host group", "as it is")}
           {check("reinstall", "Install again where a system runs: it is erased")}
           {check("persistent", "For all later starts too")}
@@ -124,6 +129,11 @@ export function TermsFields(props: TermsProps) {
       </details>
     </>
   );
+}
+
+function ClusterTerm(props: { readonly value: string; readonly onChange: (name: string) => void }) {
+  const { items } = useStore(clusters);
+  return <Choice label="Cluster" choices={[["", "choose"], ...namesOf([...items.values()])]} {...props} />;
 }
 
 interface TextTermProps {
@@ -152,44 +162,6 @@ function TextTerm({ label, hint, value, flaw, onChange }: TextTermProps): ReactN
           {flaw}
         </small>
       )}
-    </label>
-  );
-}
-
-interface NameTermProps {
-  readonly value: string;
-  readonly onChange: (name: string) => void;
-}
-
-function ClusterTerm({ value, onChange }: NameTermProps) {
-  const { items } = useStore(clusters);
-  return (
-    <label className="field">
-      Cluster
-      <select value={value} onChange={(event) => onChange(event.target.value)}>
-        <option value="">choose</option>
-        {[...items.values()].map(({ id, name }) => (
-          <option key={id}>{name}</option>
-        ))}
-      </select>
-    </label>
-  );
-}
-
-/** The image by its name; the service says if a driver needs one. */
-function ImageTerm({ value, onChange }: NameTermProps) {
-  const { data } = useRequest("images", {});
-  const images = data?.images.nodes ?? [];
-  if (images.length === 0) return null;
-  return (
-    <label className="field">
-      Image
-      <select value={value} onChange={(event) => onChange(event.target.value)}>
-        <option value="">as the node has it</option>
-        {images.map(({ name }) => (
-          <option key={name}>{name}</option>
-        ))}
-      </select>
     </label>
   );
 }
