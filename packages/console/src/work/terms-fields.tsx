@@ -84,7 +84,7 @@ export function TermsFields({ known, terms, flaws, onChange }: TermsProps) {
         label={label}
         value={String(terms[term])}
         choices={choices}
-        onChange={(text) => onChange({ [term]: text })}
+        onChange={(chosen) => onChange({ [term]: chosen })}
       />
     );
   const check = (term: Term & keyof TypedTerms, label: string) =>
