@@ -26,7 +26,7 @@ export function Choice({ label, value = "", choices, isInline = false, onChange 
   );
 }
 
-/** Of a filter: each of the values, or all. */
+/** The choices of a filter: each of the values, or all. */
 export const orAll = (values: readonly string[]): ChoiceProps["choices"] => [
   ["", "All"],
   ...values.map((value) => [value, sentenceCase(value)] as const),
