@@ -28,7 +28,7 @@ const WRONG_TOKEN = "The token is missing or wrong. Pass the token of the servic
  */
 const FATAL_CLOSE_CODES = new Set([FORBIDDEN, 4406]);
 /** Errors that a retry can resolve. UNAUTHENTICATED: the token has ended, and the service is closing the socket. */
-const TRANSIENT_CODES = /^(INTERNAL|CAPACITY|DATABASE_UNAVAILABLE|SHUTTING_DOWN|TIMEOUT|UNAUTHENTICATED)$/;
+const TRANSIENT_CODES = /^(INTERNAL|CAPACITY|DATABASE_UNAVAILABLE|SHUTTING_DOWN|TIMEOUT|RATE_LIMITED|UNAUTHENTICATED)$/;
 
 function closeCodeOf(cause: unknown): number | null {
   const code = typeof cause === "object" && cause !== null && "code" in cause ? cause.code : null;

@@ -161,8 +161,9 @@ function keptValue(placeholder: Partial<ValueView<unknown>> | undefined): Kept {
   return {
     begin: () => ({}),
     take(answer) {
-      value = answer;
-      isLive = true;
+      isLive = !("code" in (answer as object));
+      // A reset has no value.
+      if (isLive) value = answer;
     },
     lost() {
       isLive = false;
