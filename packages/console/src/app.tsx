@@ -1,4 +1,5 @@
 /** The frame of every screen: what is signed in, whether the data are live, and the screen of the address. */
+import { WatchError } from "ostler-client";
 import { useEffect, useRef, useState, useSyncExternalStore } from "react";
 import { Route, Switch, useLocation } from "wouter";
 import { awaitRights } from "./data/request.ts";
@@ -34,10 +35,6 @@ export function App() {
     if (state === "refused") signedOut.set(why ?? "The service asks who you are.");
     if (state === "connected") setIn(true);
   }, [state]);
-  // Empty: the person has not signed in yet.
-  const isOut = reason !== null && reason !== "";
-  const isConnected = state === "connected";
-  useEffect(() => (isOut ? awaitRights(isConnected) : undefined), [isOut, isConnected]);
   if (reason !== null && !wasIn) return <SignInScreen reason={reason} />;
   // What is shown and typed stays: a proxy may have answered in place of the service.
   return (
@@ -51,6 +48,10 @@ export function App() {
 function SignedIn() {
   // Followed as long as the page is open: each screen needs nodes.
   const lack = usePart(fleet, lackOf);
+  const isOut = useSyncExternalStore(signedOut.subscribe, signedOut.get) !== null;
+  const isLive = usePart(fleet, (view) => view.isLive);
+  const hasEnded = usePart(fleet, ({ error }) => error instanceof WatchError);
+  useEffect(() => (isOut || hasEnded ? awaitRights(isLive) : undefined), [isOut || hasEnded, isLive]);
   const [path] = useLocation();
   const main = useRef<HTMLElement>(null);
   const opened = useRef(path);

@@ -1,4 +1,5 @@
 /** Single reads. Nothing reads again by time alone: what a stream shows to have changed is invalidated. */
+import { useRef } from "react";
 import { QueryClient, keepPreviousData, useQuery } from "@tanstack/react-query";
 import type { Answers } from "../../requests.ts";
 import { RequestError, request } from "./request.ts";
@@ -21,6 +22,7 @@ export const queryClient = new QueryClient({
       staleTime: Infinity,
       gcTime: 60_000,
       refetchOnWindowFocus: false,
+      networkMode: "always",
       refetchOnReconnect: true,
       retry: (_, error) => error instanceof RequestError && error.isPassing,
       retryDelay: (tries) => Math.min(1_000 * 2 ** tries, LONGEST_PAUSE_MS),
@@ -30,8 +32,8 @@ export const queryClient = new QueryClient({
 });
 
 /**
- * `version`: of what is read. With another one it is read again, and the older answer stays until then; null: it is not
- * read yet.
+ * `version`: of what is read. With another one it is read again, and the older answer stays until then, also beside an
+ * error; null: it is not read yet.
  */
 export function useRequest<Name extends RequestName>(
   name: Name,
@@ -44,6 +46,9 @@ export function useRequest<Name extends RequestName>(
     enabled: version !== null,
     placeholderData: keepPreviousData,
   });
-  const { data, refetch, error, failureCount, failureReason } = result;
+  const { refetch, error, failureCount, failureReason } = result;
+  const last = useRef(result.data);
+  if (result.data) last.current = result.data;
+  const data = result.data ?? (error ? last.current : undefined);
   return { data, refetch, error: error ?? (data && failureCount < FAILURES_SHOWN ? null : failureReason) };
 }

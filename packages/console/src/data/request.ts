@@ -28,43 +28,40 @@ export class RequestError extends Error {
   readonly code: string | null;
   /** Names the request in the log of the service. */
   readonly requestId: string | null;
+  readonly isPassing: boolean;
 
-  constructor(
-    message: string,
-    { code = null, requestId = null }: Partial<Pick<RequestError, "code" | "requestId">> = {},
-  ) {
+  constructor(message: string, { code = null, requestId = null, isPassing = false }: Partial<RequestFacts> = {}) {
     super(message);
     this.code = code;
     this.requestId = requestId;
-  }
-
-  /** Without a code a proxy has answered, or there was no answer. */
-  get isPassing(): boolean {
-    return this.code === null || PASSING_CODES.test(this.code);
+    this.isPassing = isPassing;
   }
 }
+
+type RequestFacts = Pick<RequestError, "code" | "requestId" | "isPassing">;
 
 /** Throws unless the service accepts the token. */
 export async function checkToken(token: string): Promise<void> {
   if (!/^[!-~]+$/.test(token)) throw new RequestError(NO_TOKEN);
   const body = JSON.stringify({ query: REQUESTS.viewer });
-  await answerOf(await send(body, { authorization: `Bearer ${token}` }));
+  answerOf(await send(body, { authorization: `Bearer ${token}` }));
 }
 
 /**
  * Asks until the service accepts this page: after growing pauses, and when a person comes back to it, who may have
- * signed in elsewhere. The pauses grow until the page is connected. Returns how to end that.
+ * signed in elsewhere. The pauses grow until the page is live. Returns how to end that.
  */
-export function awaitRights(isConnected: boolean): () => void {
+export function awaitRights(isLive: boolean): () => void {
   const over = new AbortController();
   const { signal } = over;
-  if (isConnected) pause = FIRST_PAUSE_MS;
+  if (isLive) pause = FIRST_PAUSE_MS;
   let timer = setTimeout(() => void ask(), pause);
   async function ask(): Promise<void> {
     if (signal.aborted) return;
     const asked = (await mayAsk()) && (await request("viewer", {}, signal).catch(() => null));
     if (signal.aborted) return;
-    if (asked) return letIn();
+    // Without a role nothing can be read.
+    if (asked && asked.viewer.scope !== null) return letIn();
     clearTimeout(timer);
     timer = setTimeout(() => void ask(), pause);
     pause = Math.min(pause * 2, LONGEST_PAUSE_MS);
@@ -81,7 +78,7 @@ export async function request<Name extends RequestName>(
   const token = currentToken();
   try {
     const body = JSON.stringify({ query: REQUESTS[name], variables });
-    return (await answerOf(await send(body, authorization(), signal))) as Answers[Name];
+    return answerOf(await send(body, authorization(), signal)) as Answers[Name];
   } catch (error) {
     const isRefused = error instanceof RequestError && error.code === "UNAUTHENTICATED";
     // Unless the person has signed in meanwhile.
@@ -91,23 +88,26 @@ export async function request<Name extends RequestName>(
 }
 
 /** The data of an answer without errors. */
-async function answerOf(response: Response): Promise<object> {
+function answerOf({ response, text }: Sent): object {
   const { status, headers } = response;
-  const { data, errors } = parsed(await response.text());
+  const { data, errors } = parsed(text);
   const [first] = errors ?? [];
   if (data && !first) return data;
   const code = first?.extensions?.code ?? (status === 401 ? "UNAUTHENTICATED" : null);
   throw new RequestError(errors?.map(({ message }) => message).join(" ") ?? sentenceOf(status), {
     code,
     requestId: headers.get("x-request-id"),
+    // The service answers 200 to what it refuses; a proxy may have sent another status.
+    isPassing: code !== "UNAUTHENTICATED" && (code === null || status >= 400 || PASSING_CODES.test(code)),
   });
 }
 
-async function send(
-  body: string,
-  credentials: Readonly<Record<string, string>>,
-  signal?: AbortSignal,
-): Promise<Response> {
+interface Sent {
+  readonly response: Response;
+  readonly text: string;
+}
+
+async function send(body: string, credentials: Readonly<Record<string, string>>, signal?: AbortSignal): Promise<Sent> {
   const timeout = AbortSignal.timeout(REQUEST_MS);
   try {
     const response = await fetch("/graphql", {
@@ -117,11 +117,11 @@ async function send(
       signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
     });
     noteTime(response);
-    return response;
+    return { response, text: await response.text() };
   } catch (cause) {
     if (signal?.aborted) throw cause;
     const why = timeout.aborted ? "does not answer" : "cannot be reached";
-    throw new RequestError(`The service ${why}. Nothing on this page is lost; try again.`);
+    throw new RequestError(`The service ${why}. Nothing on this page is lost; try again.`, { isPassing: true });
   }
 }
 

@@ -21,11 +21,14 @@ export type AttentionGroup = Attention["groups"][number];
 export const connection = connect({ url: "/graphql", token: () => currentToken() ?? undefined });
 
 let connections = 0;
-// The rights of another connection may be others, also in answers that were read once.
+let reading: ReturnType<typeof setTimeout> | undefined;
+// The rights of another connection may be others, also in answers that were read once. One that is closed at once is
+// not worth it.
 connection.subscribe(() => {
+  clearTimeout(reading);
   if (connection.getSnapshot().state !== "connected") return;
   connections += 1;
-  if (connections > 1) void queryClient.invalidateQueries();
+  if (connections > 1) reading = setTimeout(() => void queryClient.invalidateQueries(), STABLE_MS);
 });
 
 entries.subscribe(() => {
@@ -47,6 +50,9 @@ const VIEW_MS = 125;
 const FIRST_PAGE = 100;
 /** With the fields of a row it costs less than a request may (docs/limits.md). */
 const PAGE = 800;
+const STABLE_MS = 200;
+/** A list that could not be read because of the connection is read again. */
+const AGAIN_MS = 5_000;
 /** The service has no larger pages of runs. */
 const RUN_PAGE = 100;
 
@@ -87,6 +93,7 @@ export function readNodes(filter: object): Store<ItemsView<NodeRow>> {
       set({ ...get(), isWhole: true });
     } catch (error) {
       set({ ...get(), error: error as Error });
+      if (!(error instanceof WatchError)) setTimeout(() => void read(), AGAIN_MS);
     }
   }
   let isRead = false;
@@ -138,16 +145,20 @@ export function useOperation(id: string): {
   return { view, row: [...view.items.values()].find((row) => row.id === id || row.uuid === id) ?? null };
 }
 
-/** The runs of an operation: first pages, then every change. `id`: its global ID. */
-export function useRunsOfOperation(id: string): ItemsView<RunRow> {
+/** The runs of an operation: first pages, then every change. `id`: its global ID; null: there is none. */
+export function useRunsOfOperation(id: string | null): ItemsView<RunRow> {
   return useStore(
     useMemo(
       (): Store<ItemsView<RunRow>> =>
-        followChanges(connection, RUNS, { operation: id }, { pages: () => runPagesOf(id) }),
+        id === null
+          ? { getSnapshot: () => NO_RUNS, subscribe: () => () => {} }
+          : followChanges(connection, RUNS, { operation: id }, { pages: () => runPagesOf(id) }),
       [id],
     ),
   );
 }
+
+const NO_RUNS: ItemsView<RunRow> = { items: new Map(), isWhole: true, isLive: true, error: null };
 
 async function* runPagesOf(id: string): AsyncGenerator<ListPage<RunRow>> {
   let variables: Variables = { id, first: RUN_PAGE };

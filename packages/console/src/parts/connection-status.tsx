@@ -3,7 +3,7 @@
  * changes have arrived), not live (the service has ended the stream), reconnecting (data stay, with their age), refused
  * (no connection for ten seconds though the service answers: a proxy lets no WebSocket pass), signed out.
  */
-import { useEffect, useState, useSyncExternalStore } from "react";
+import { useEffect, useRef, useState, useSyncExternalStore } from "react";
 import { shownSession, signedOut } from "../data/session.ts";
 import { connection, fleet, useStore } from "../data/streams.ts";
 import { numberText, timeText } from "../words/numbers.ts";
@@ -17,6 +17,8 @@ export function ConnectionStatus() {
   const { isLive, isWhole, items, error } = useStore(fleet);
   const isSignedOut = useSyncExternalStore(signedOut.subscribe, signedOut.get) !== null;
   const isBroken = state === "broken" || state === "connecting";
+  const lostAt = useRef<Date | null>(null);
+  if (state === "broken" || isLive) lostAt.current = isLive ? null : since;
   const hasConnected = useOnce(state === "connected");
   const isLong = useAfter(PATIENCE_MS, isBroken);
   const isAnswered = useAnswered(isLong);
@@ -41,7 +43,7 @@ export function ConnectionStatus() {
           ? `Reconnecting, as of ${timeText(since, new Date())}`
           : error
             ? "Not live"
-            : "Catching up";
+            : `Catching up${lostAt.current ? `, as of ${timeText(lostAt.current, new Date())}` : ""}`;
   return (
     <span className="status" role="status" data-live={isLive}>
       {text}

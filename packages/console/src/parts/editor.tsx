@@ -4,11 +4,12 @@
  * sent again for the new revision.
  */
 import { Dialog } from "@base-ui/react/dialog";
-import { useEffect, useId, useState } from "react";
+import { useEffect, useId, useRef, useState } from "react";
 import type { ReactNode } from "react";
 import { areSame, differencesOf, mergedTexts } from "../words/edits.ts";
 import { hiddenIn } from "../words/plain-text.ts";
 import type { EditField, Edited, ReadEdit, Texts } from "../words/edits.ts";
+import { unseen } from "../work/announcements.ts";
 import { SignInBanner } from "./sign-in.tsx";
 import { Problem } from "./notices.tsx";
 import { Text } from "./text.tsx";
@@ -73,6 +74,11 @@ export function Editor({ editing, lack = null, draft, leave }: EditorProps) {
   const known = fieldsOf({ ...base.texts, ...now.texts, ...texts });
   const changed = changesOf(known, base.texts, texts);
   const isTouched = !areSame(texts, base.texts);
+  const isShown = useRef(true);
+  useEffect(() => {
+    isShown.current = true;
+    return () => void (isShown.current = false);
+  }, []);
   useEffect(() => {
     if (draft === undefined) return;
     if (isTouched) drafts.set(draft, { base, texts });
@@ -94,12 +100,16 @@ export function Editor({ editing, lack = null, draft, leave }: EditorProps) {
     try {
       const { refusals, revision } = await sendFor(base.revision);
       setErrors(refusals);
+      if (!isShown.current && refusals.length > 0)
+        unseen.set(`Nothing was saved. ${refusals.map(({ message }) => message).join(" ")}`);
       if (refusals.length > 0) return;
       if (draft !== undefined) drafts.delete(draft);
       // The new revision follows, and replaces these texts.
       setBase({ revision, texts });
-      onSaved?.(input);
+      // A person who has left the page meanwhile stays where they are.
+      if (isShown.current) onSaved?.(input);
     } catch (error) {
+      if (!isShown.current) unseen.set(`Nothing was saved. ${(error as Error).message}`);
       setProblem(error as Error);
     } finally {
       setSending(false);
@@ -307,7 +317,7 @@ interface EditDialogProps {
 export function EditDialog({ title, editing, onClose }: EditDialogProps) {
   const { onSaved } = editing;
   return (
-    <Dialog.Root open onOpenChange={(isOpen) => isOpen || onClose()}>
+    <Dialog.Root open disablePointerDismissal onOpenChange={(isOpen) => isOpen || onClose()}>
       <Dialog.Portal>
         <Dialog.Backdrop className="backdrop" />
         <Dialog.Popup className="dialog">

@@ -117,11 +117,7 @@ function Cluster({ row }: { readonly row: ClusterRow }) {
       </section>
       {error && <Problem error={error} onAgain={() => void refetch()} />}
       {detail && <Wanted detail={detail} />}
-      {current ? (
-        <WorkingNodes cluster={name} members={members} detail={detail} operation={current} />
-      ) : (
-        <Nodes cluster={name} members={members} detail={detail} runs={NO_RUNS} />
-      )}
+      <Nodes cluster={name} members={members} detail={detail} operation={current} />
     </div>
   );
 }
@@ -225,17 +221,13 @@ interface NodesProps {
   readonly cluster: string;
   readonly members: readonly NodeRow[];
   readonly detail: Detail | null;
+  /** That works on the cluster. */
+  readonly operation: OperationRow | null;
 }
 
-const NO_RUNS: readonly RunRow[] = [];
-
-function WorkingNodes({ operation, ...nodes }: NodesProps & { readonly operation: OperationRow }) {
-  const { items } = useRunsOfOperation(operation.id);
+function Nodes({ cluster, members, detail, operation }: NodesProps) {
+  const { items } = useRunsOfOperation(operation?.id ?? null);
   const runs = useMemo(() => [...items.values()], [items]);
-  return <Nodes {...nodes} runs={runs} />;
-}
-
-function Nodes({ cluster, members, detail, runs }: NodesProps & { readonly runs: readonly RunRow[] }) {
   return (
     <>
       {detail && <HostGroups members={members} detail={detail} runs={runs} />}

@@ -17,6 +17,7 @@ import { useThrottled } from "../data/use-throttled.ts";
 import { Problem } from "../parts/notices.tsx";
 import { SignInBanner } from "../parts/sign-in.tsx";
 import { Text } from "../parts/text.tsx";
+import { useLack } from "../parts/work-button.tsx";
 import { operationPath } from "../routes.ts";
 import { numberText, plural, timeText } from "../words/numbers.ts";
 import { planDifferences } from "../words/plans.ts";
@@ -71,6 +72,7 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
   const isShown = useRef(true);
   const refused = useRef<Outlook | null>(null);
   const { items } = useStore(fleet);
+  const lack = useLack()(mutation);
   const isSignedOut = useSyncExternalStore(signedOut.subscribe, signedOut.get) !== null;
   const states = useMemo(() => statesOf(proposal, items.values()), [proposal, items]);
   const shownVersion = useThrottled(answers === "START" ? "" : version + states, PAUSE_MS);
@@ -108,7 +110,7 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
       clearTimeout(timer);
       end.abort();
     };
-  }, [plans, content, isPlannable, shownVersion, isSignedOut]);
+  }, [plans, content, isPlannable, shownVersion, isSignedOut, lack]);
 
   // The button that led here is disabled as soon as the work has begun, and would lose the focus.
   useEffect(() => {
@@ -159,7 +161,7 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
 
   const isReasonMissing = needsReason && reason.trim() === "";
   return (
-    <Dialog.Root open onOpenChange={(isOpen) => isOpen || isSending || onClose()}>
+    <Dialog.Root open disablePointerDismissal onOpenChange={(isOpen) => isOpen || isSending || onClose()}>
       <Dialog.Portal>
         <Dialog.Backdrop className="backdrop" />
         <Dialog.Popup className="dialog" finalFocus={() => !isDone.current}>
