@@ -228,6 +228,29 @@ describe("followed stream", () => {
     expect([isLive, error]).toMatchObject([false, { name: "WatchError", code: "NOT_FOUND", closeCode: null }]);
   });
 
+  test("a reset of a stream of values keeps the last one, which is not live", async () => {
+    const sent: ((item: object) => void)[] = [];
+    const scripted = {
+      ...connection,
+      client: {
+        on: () => () => {},
+        subscribe(_: unknown, { next }: { next(result: object): void }) {
+          sent.push((item) => next({ data: { attentionChanges: item } }));
+          return () => {};
+        },
+      },
+    } as unknown as typeof connection;
+    const document = typed<{ attentionChanges: { nodeCount: number } }, object>(
+      "subscription A { attentionChanges { nodeCount } }",
+    );
+    const { live, when } = followed(followChanges(scripted, document, {}));
+    await eventually("it is followed", () => sent.length === 1);
+    sent[0]?.({ nodeCount: 1 });
+    expect((await live()).value).toEqual({ nodeCount: 1 });
+    sent[0]?.({ __typename: "StreamReset", code: "TOO_SLOW" });
+    expect((await when("it is not live", ({ isLive }) => !isLive)).value).toEqual({ nodeCount: 1 });
+  });
+
   test.each([
     {
       text: "subscription A { nodeChanges { ... on NodeUpserted { cursor node { id } } } }",

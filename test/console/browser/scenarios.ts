@@ -243,6 +243,22 @@ async function outage(lab: Lab): Promise<void> {
   check("a page that was refused when it was opened recovers too", []);
   await page.getByText("(status 403)").first().waitFor({ state: "hidden" });
   check("and so does one that was forbidden to read", []);
+  await page.goto(`${proxy.url}/console/nodes/${nameOf(1)}`);
+  await live(page);
+  await page.getByRole("button", { name: "Commission…" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Reason").fill("spring");
+  proxy.replacement = { status: 401, type: "application/json", body: REFUSAL };
+  // The page reads the node again.
+  await service.ask(
+    `mutation { updateNodes(input: { nodes: { names: ["${nameOf(1)}"] }, description: "moved" }) { changedCount } }`,
+  );
+  await dialog.getByText("Wrong token.").waitFor();
+  proxy.replacement = null;
+  await dialog.getByText("Wrong token.").waitFor({ state: "hidden" });
+  await dialog.getByText(/^As of /).waitFor();
+  const kept = await dialog.getByLabel("Reason").inputValue();
+  check("a dialog outlasts a 401, with what was typed", kept === "spring" ? [] : [kept]);
   await using late = await openTab(lab.browser, proxy.url);
   await late.page.clock.setFixedTime(Date.now() + DAY_MS);
   await late.page.goto(`${proxy.url}/console/nodes?filter=changed:1h`);
