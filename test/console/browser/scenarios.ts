@@ -245,7 +245,8 @@ async function outage(lab: Lab): Promise<void> {
   check("and so does one that was forbidden to read", []);
   await page.goto(`${proxy.url}/console/nodes/${nameOf(1)}`);
   await live(page);
-  await page.getByRole("button", { name: "Commission…" }).click();
+  // The second click is outside of the dialog that the first one opens.
+  await page.getByRole("button", { name: "Commission…" }).dblclick({ delay: 50 });
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Reason").fill("spring");
   proxy.replacement = { status: 401, type: "application/json", body: REFUSAL };
