@@ -2,7 +2,7 @@
 import { WatchError } from "ostler-client";
 import { useEffect, useRef, useState, useSyncExternalStore } from "react";
 import { Route, Switch, useLocation } from "wouter";
-import { awaitRights } from "./data/request.ts";
+import { awaitRights, noteLive } from "./data/await-rights.ts";
 import { signedOut } from "./data/session.ts";
 import { connection, fleet, usePart, useStore } from "./data/streams.ts";
 import { Header } from "./parts/header.tsx";
@@ -51,7 +51,10 @@ function SignedIn() {
   const isOut = useSyncExternalStore(signedOut.subscribe, signedOut.get) !== null;
   const isLive = usePart(fleet, (view) => view.isLive);
   const hasEnded = usePart(fleet, ({ error }) => error instanceof WatchError);
-  useEffect(() => (isOut || hasEnded ? awaitRights(isLive) : undefined), [isOut || hasEnded, isLive]);
+  useEffect(() => {
+    if (isLive) noteLive();
+    return isOut || hasEnded ? awaitRights() : undefined;
+  }, [isOut || hasEnded, isLive]);
   const [path] = useLocation();
   const main = useRef<HTMLElement>(null);
   const opened = useRef(path);

@@ -452,8 +452,6 @@ async function losesRights({ browser, check }: Lab): Promise<void> {
   await live(page);
   await (await planned).response();
   await dialog.getByText(/^As of /).waitFor();
-  const failed = await service.sql`select from audit where action = 'LOGIN_FAILED'`;
-  check("a page that is signed out asks seldom", failed.length < 10 ? [] : [`${failed.length} failed logins`]);
   const reason = await dialog.getByLabel("Reason").inputValue();
   await page.keyboard.press("Escape");
   const kept = [reason, await page.getByLabel("Filter").inputValue(), await page.getByText("1 selected").count()];

@@ -1,6 +1,6 @@
 /** Single reads. Nothing reads again by time alone: what a stream shows to have changed is invalidated. */
 import { useRef } from "react";
-import { QueryClient, keepPreviousData, useQuery } from "@tanstack/react-query";
+import { QueryClient, useQuery } from "@tanstack/react-query";
 import type { Answers } from "../../requests.ts";
 import { RequestError, request } from "./request.ts";
 import type { RequestName, Variables } from "./request.ts";
@@ -44,11 +44,10 @@ export function useRequest<Name extends RequestName>(
     queryKey: [name, variables, version],
     queryFn: ({ signal }) => request(name, variables, signal),
     enabled: version !== null,
-    placeholderData: keepPreviousData,
   });
   const { refetch, error, failureCount, failureReason } = result;
   const last = useRef(result.data);
   if (result.data) last.current = result.data;
-  const data = result.data ?? (error ? last.current : undefined);
+  const data = result.data ?? last.current;
   return { data, refetch, error: error ?? (data && failureCount < FAILURES_SHOWN ? null : failureReason) };
 }

@@ -2,7 +2,7 @@
 import { REQUESTS } from "../../requests.ts";
 import type { Answers } from "../../requests.ts";
 import { noteTime } from "./clock.ts";
-import { authorization, currentToken, letIn, mayAsk, signedOut } from "./session.ts";
+import { authorization, currentToken, signedOut } from "./session.ts";
 
 export type Variables = Readonly<Record<string, unknown>>;
 export type RequestName = keyof Answers;
@@ -16,10 +16,6 @@ interface GraphqlError {
 const PASSING_CODES =
   /^(INTERNAL|CAPACITY|DATABASE_UNAVAILABLE|SHUTTING_DOWN|TIMEOUT|RATE_LIMITED|ISSUER_UNAVAILABLE)$/;
 const REQUEST_MS = 60_000;
-/** Between two questions of a page that is signed out: each may be a failed login in the audit. */
-const FIRST_PAUSE_MS = 1_000;
-const LONGEST_PAUSE_MS = 600_000;
-let pause = FIRST_PAUSE_MS;
 const NO_TOKEN = "This is not a token: it has other characters than letters, digits and punctuation of ASCII.";
 
 export class RequestError extends Error {
@@ -47,29 +43,6 @@ export async function checkToken(token: string): Promise<void> {
   answerOf(await send(body, { authorization: `Bearer ${token}` }));
 }
 
-/**
- * Asks until the service accepts this page: after growing pauses, and when a person comes back to it, who may have
- * signed in elsewhere. The pauses grow until the page is live. Returns how to end that.
- */
-export function awaitRights(isLive: boolean): () => void {
-  const over = new AbortController();
-  const { signal } = over;
-  if (isLive) pause = FIRST_PAUSE_MS;
-  let timer = setTimeout(() => void ask(), pause);
-  async function ask(): Promise<void> {
-    if (signal.aborted) return;
-    const asked = (await mayAsk()) && (await request("viewer", {}, signal).catch(() => null));
-    if (signal.aborted) return;
-    // Without a role nothing can be read.
-    if (asked && asked.viewer.scope !== null) return letIn();
-    clearTimeout(timer);
-    timer = setTimeout(() => void ask(), pause);
-    pause = Math.min(pause * 2, LONGEST_PAUSE_MS);
-  }
-  document.addEventListener("visibilitychange", () => document.hidden || void ask(), { signal });
-  return () => over.abort();
-}
-
 export async function request<Name extends RequestName>(
   name: Name,
   variables: Variables = {},
@@ -88,7 +61,7 @@ export async function request<Name extends RequestName>(
 }
 
 /** The data of an answer without errors. */
-function answerOf({ response, text }: Sent): object {
+function answerOf([response, text]: Sent): object {
   const { status, headers } = response;
   const { data, errors } = parsed(text);
   const [first] = errors ?? [];
@@ -102,10 +75,7 @@ function answerOf({ response, text }: Sent): object {
   });
 }
 
-interface Sent {
-  readonly response: Response;
-  readonly text: string;
-}
+type Sent = readonly [response: Response, text: string];
 
 async function send(body: string, credentials: Readonly<Record<string, string>>, signal?: AbortSignal): Promise<Sent> {
   const timeout = AbortSignal.timeout(REQUEST_MS);
@@ -117,7 +87,7 @@ async function send(body: string, credentials: Readonly<Record<string, string>>,
       signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
     });
     noteTime(response);
-    return { response, text: await response.text() };
+    return [response, await response.text()];
   } catch (cause) {
     if (signal?.aborted) throw cause;
     const why = timeout.aborted ? "does not answer" : "cannot be reached";

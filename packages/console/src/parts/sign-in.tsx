@@ -1,6 +1,7 @@
 /** Signing in: with a token for this tab, or at an issuer with a session of the browser (docs/sign-in.md). */
 import { useEffect, useState, useSyncExternalStore } from "react";
-import { awaitRights, checkToken } from "../data/request.ts";
+import { awaitRights } from "../data/await-rights.ts";
+import { checkToken } from "../data/request.ts";
 import type { RequestError } from "../data/request.ts";
 import { shownSession, signIn, signedOut } from "../data/session.ts";
 import { Problem } from "./notices.tsx";
@@ -21,7 +22,7 @@ function useIssuer(): string | null {
 
 export function SignInScreen({ reason }: { readonly reason: string }) {
   // Empty: the person has not signed in yet.
-  useEffect(() => (reason === "" ? undefined : awaitRights(false)), [reason === ""]);
+  useEffect(() => (reason === "" ? undefined : awaitRights()), [reason === ""]);
   const why = signInReason(reason);
   return (
     <main className="screen sign-in" id="main">

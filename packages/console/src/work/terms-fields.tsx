@@ -80,12 +80,7 @@ export function TermsFields({ known, terms, flaws, onChange }: TermsProps) {
     );
   const choice = (term: Term & keyof TypedTerms, label: string, choices: readonly (readonly [string, string])[]) =>
     has(term) && (
-      <Choice
-        label={label}
-        value={String(terms[term])}
-        choices={choices}
-        onChange={(chosen) => onChange({ [term]: chosen })}
-      />
+      <Choice label={label} value={String(terms[term])} choices={choices} onChange={(to) => onChange({ [term]: to })} />
     );
   const check = (term: Term & keyof TypedTerms, label: string) =>
     has(term) && (

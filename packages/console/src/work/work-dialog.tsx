@@ -201,7 +201,7 @@ export function WorkDialog({ proposal, version = "", onClose }: WorkDialogProps)
               <AbortModes
                 proposal={proposal}
                 terms={read}
-                version={String(planned?.at.getTime())}
+                version={`${shownVersion} ${isSignedOut} ${error === null}`}
                 value={terms.mode}
                 onChange={(mode) => setTerms({ ...terms, mode })}
               />
